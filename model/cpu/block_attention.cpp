@@ -36,9 +36,6 @@ struct Query {
   int64_t stride;  // from a key or value to the next
   T scale;
   T cap;  // of scores; 0: none
-
-  int64_t count() const { return prefix + (own >= 0 ? 1 : 0); }
-  int64_t slot(int64_t s) const { return s < prefix ? s : own; }
 };
 
 // Returns c tanh(x / c).
@@ -56,40 +53,39 @@ DRAFTSMITH_VECTOR_CODE void cap_scores(double* scores, int64_t count, double cap
   for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], cap);
 }
 
-// Sums kWidth numbers of each value, from `first` on, by their weights. Numbers: T, or eight of them.
-template <class Numbers, int kWidth, class T>
-DRAFTSMITH_INLINE void add_values(const Query<T>& in, const T* weights, int64_t first, T* out) {
-  constexpr int kSums = kWidth * sizeof(T) / sizeof(Numbers);  // stay in registers
-  Numbers sums[kSums] = {};
-  for (int64_t s = 0; s < in.count(); ++s) {
-    const auto* value = reinterpret_cast<const Numbers*>(in.values + in.slot(s) * in.stride + first);
-#pragma GCC unroll 8
-    for (int i = 0; i < kSums; ++i) sums[i] += weights[s] * value[i];
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < kSums; ++i) reinterpret_cast<Numbers*>(out + first)[i] = sums[i];
-}
-
 template <class T>
 DRAFTSMITH_INLINE void attend(const Query<T>& in, T* scores, T* out) {
-  const int64_t width = in.width, count = in.count();
+  const int64_t width = in.width;
+  const int64_t count = in.prefix + (in.own >= 0 ? 1 : 0);
   T highest = -std::numeric_limits<T>::infinity();
-  for (int64_t s = 0; s < count; ++s) {
-    const T bias = s == in.prefix ? in.own_bias : in.bias != nullptr ? in.bias[s] : T(0);
-    scores[s] = in.scale * dot(in.query, in.keys + in.slot(s) * in.stride, width) + bias;
+  for (int64_t s = 0; s < in.prefix; ++s) {
+    scores[s] = in.scale * dot(in.query, in.keys + s * in.stride, width) + (in.bias != nullptr ? in.bias[s] : T(0));
     highest = std::max(highest, scores[s]);
+  }
+  if (in.own >= 0) {
+    scores[in.prefix] = in.scale * dot(in.query, in.keys + in.own * in.stride, width) + in.own_bias;
+    highest = std::max(highest, scores[in.prefix]);
   }
   if (in.cap > 0) {
     highest = soft_cap(highest, in.cap);
     cap_scores(scores, count, in.cap);
   }
-  for (int64_t s = 0; s < count; ++s) scores[s] = exponential(scores[s] - highest);
-  const T factor = T(1) / sum_in_lanes<T>(count, [scores](int64_t s) { return scores[s]; });
-  for (int64_t s = 0; s < count; ++s) scores[s] *= factor;
-  int64_t i = 0;
-  for (; i + 64 <= width; i += 64) add_values<EightOf<T>, 64>(in, scores, i, out);
-  for (; i + 8 <= width; i += 8) add_values<EightOf<T>, 8>(in, scores, i, out);
-  for (; i < width; ++i) add_values<T, 1>(in, scores, i, out);
+  for (int64_t s = 0; s < count; ++s) {
+    scores[s] = exponential(scores[s] - highest);
+  }
+  T total = 0;
+  for (int64_t s = 0; s < count; ++s) {
+    total += scores[s];
+  }
+  const T factor = T(1) / total;
+  std::fill(out, out + width, T(0));
+  for (int64_t s = 0; s < count; ++s) {
+    const T* value = in.values + (s < in.prefix ? s : in.own) * in.stride;
+    const T weight = scores[s] * factor;
+    for (int64_t i = 0; i < width; ++i) {
+      out[i] += weight * value[i];
+    }
+  }
 }
 
 DRAFTSMITH_VECTOR_CODE void attend_query(const Query<float>& in, float* scores, float* out) {

@@ -227,8 +227,8 @@ variable_list wide_matrices(const Plan& plan, const variable_list& in) {
   return matrices;
 }
 
-// Returns factor times the sum of the losses of a block of a term; replaces its logits [C,V] by the gradient, before
-// the cap, if wanted.
+// Returns the sum of the losses of a block of a term; replaces its logits [C,V] by the gradient of factor times it,
+// before the cap, if wanted.
 at::Tensor block_loss(const PlannedTerm& term, at::Tensor& logits, int64_t begin) {
   PositionLoss& loss = *term.term->loss;
   const bool wanted = term.wanted;
@@ -245,7 +245,7 @@ at::Tensor block_loss(const PlannedTerm& term, at::Tensor& logits, int64_t begin
     if (wanted && factor != 1) slice.mul_(factor);
   }
   if (slope.defined()) logits.mul_(slope);
-  return sum.mul_(factor);
+  return sum;
 }
 
 class LinearLoss : public torch::autograd::Function<LinearLoss> {
@@ -273,7 +273,7 @@ class LinearLoss : public torch::autograd::Function<LinearLoss> {
         const int64_t vocabulary = plan->vocabulary(term);
         at::Tensor logits = buffer.narrow(0, 0, block.count * vocabulary).view({block.count, vocabulary});
         compute_logits(term, in, matrices, block.begin, logits);
-        sum.add_(block_loss(term, logits, block.begin));
+        sum.add_(block_loss(term, logits, block.begin), term.term->factor);
         if (term.wanted) gradients.accumulate(term, in, logits.to(in[0].scalar_type()), block.begin);
       }
     }
