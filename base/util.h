@@ -69,6 +69,10 @@ DRAFTSMITH_INLINE float exponential(float x) {
   return x < -87.0F ? 0.0F : p * power;
 }
 
+DRAFTSMITH_INLINE double exponential(double x) {
+  return std::exp(x);
+}
+
 // Returns the number of a bf16 word.
 DRAFTSMITH_INLINE float widened_bf16(uint16_t word) {
   return std::bit_cast<float>(uint32_t{word} << 16);
@@ -81,40 +85,37 @@ DRAFTSMITH_INLINE uint16_t narrowed_bf16(float x) {
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
-// Eight numbers in memory that are read, added and multiplied together.
-template <class T>
-using EightOf [[gnu::vector_size(8 * sizeof(T)), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
-
 // Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
 // Unrolled, the partial sums stay in registers; else each would visit the stack.
-template <class T, class Term>
-DRAFTSMITH_INLINE T sum_in_lanes(int64_t count, const Term& term) {
+template <class Term>
+DRAFTSMITH_INLINE float sum_in_lanes(int64_t count, const Term& term) {
+  using Half [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
   constexpr int kLanes = 16;
-  T partial[kLanes] = {};
+  float partial[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
   }
-  const auto* halves = reinterpret_cast<const EightOf<T>*>(partial);
+  const auto* halves = reinterpret_cast<const Half*>(partial);
   const auto eight = halves[0] + halves[1];
   const auto four =
       __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  T sum = (four[0] + four[2]) + (four[1] + four[3]);
+  float sum = (four[0] + four[2]) + (four[1] + four[3]);
   for (; i < count; ++i) sum += term(i);
   return sum;
 }
 
-DRAFTSMITH_INLINE double exponential(double x) {
-  return std::exp(x);
+// Returns tanh(x) by exponential(), as vector code.
+DRAFTSMITH_INLINE float tanh_of(float x) {
+  const float e = exponential((x < 0 ? x : -x) * 2);
+  const float size = (1 - e) / (1 + e);
+  return x < 0 ? -size : size;
 }
 
-// Returns tanh(x) by exponential(), as vector code.
-template <class T>
-DRAFTSMITH_INLINE T tanh_of(T x) {
-  const T e = exponential((x < 0 ? x : -x) * 2);
-  const T size = (1 - e) / (1 + e);
-  return x < 0 ? -size : size;
+// Returns c tanh(x / c).
+DRAFTSMITH_INLINE float soft_cap(float x, float c) {
+  return c * tanh_of(x * (1 / c));
 }
 
 }  // namespace draftsmith

@@ -20,9 +20,8 @@ namespace {
 
 DRAFTSMITH_VECTOR_CODE void normalize_row(const RowNorm& norm, const float* x, int64_t width, float* y) {
   const auto count = static_cast<float>(width);
-  const float mean = norm.centered ? sum_in_lanes<float>(width, [x](int64_t i) { return x[i]; }) / count : 0.0F;
-  const float square =
-      sum_in_lanes<float>(width, [x, mean](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
+  const float mean = norm.centered ? sum_in_lanes(width, [x](int64_t i) { return x[i]; }) / count : 0.0F;
+  const float square = sum_in_lanes(width, [x, mean](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
   const float factor = 1.0F / std::sqrt(square + static_cast<float>(norm.epsilon));
   if (norm.plus_one) {
     for (int64_t i = 0; i < width; ++i) y[i] = x[i] * factor * (1.0F + norm.weight[i]);
@@ -220,7 +219,7 @@ void softmax_rows_portable(float* scores, int64_t rows, int64_t columns) {
     float* x = scores + row * columns;
     const float largest = largest_of(x, columns);
     for (int64_t i = 0; i < columns; ++i) x[i] = exponential(x[i] - largest);
-    const float inverse = 1 / sum_in_lanes<float>(columns, [&](int64_t i) { return x[i]; });
+    const float inverse = 1 / sum_in_lanes(columns, [&](int64_t i) { return x[i]; });
     for (int64_t i = 0; i < columns; ++i) x[i] *= inverse;
   }
 }
@@ -312,7 +311,7 @@ void softmax_rows_backward(const float* probabilities, float* gradients, int64_t
   for (int64_t row = 0; row < rows; ++row) {
     const float* p = probabilities + row * columns;
     float* g = gradients + row * columns;
-    const float sum = sum_in_lanes<float>(columns, [&](int64_t i) { return p[i] * g[i]; });
+    const float sum = sum_in_lanes(columns, [&](int64_t i) { return p[i] * g[i]; });
     for (int64_t i = 0; i < columns; ++i) g[i] = p[i] * (g[i] - sum);
   }
 }

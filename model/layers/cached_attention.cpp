@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include <ATen/Dispatch.h>
-
-#include "model/cpu/block_attention.h"
+#include "model/cpu/query_attention.h"
 #include "model/layers/step_operators.h"
 
 namespace draftsmith::model {
@@ -26,13 +24,10 @@ at::Tensor kernel_attention(const CachedAttentionInput& input, const VisibleKeys
   shape.scale = input.scale;
   shape.score_cap = input.score_cap;
   shape.window = input.window;
-  AT_DISPATCH_FLOATING_TYPES(input.query.scalar_type(), "cached_attention", [&] {
-    attention_kernel<scalar_t>(shape, visible,
-                               {input.query.const_data_ptr<scalar_t>(), input.keys.const_data_ptr<scalar_t>(),
-                                input.values.const_data_ptr<scalar_t>(),
-                                shape.bias_columns > 0 ? input.bias_table.const_data_ptr<scalar_t>() : nullptr,
-                                context.mutable_data_ptr<scalar_t>()});
-  });
+  attention_kernel(
+      shape, visible,
+      {input.query.const_data_ptr<float>(), input.keys.const_data_ptr<float>(), input.values.const_data_ptr<float>(),
+       shape.bias_columns > 0 ? input.bias_table.const_data_ptr<float>() : nullptr, context.mutable_data_ptr<float>()});
   return context;
 }
 
@@ -66,10 +61,9 @@ bool StepVisibility::in_order(int64_t cache_rows) const {
 
 at::Tensor cached_attention(const CachedAttentionInput& input, StepVisibility& visible) {
   const int64_t tokens = input.query.size(1);
-  const auto type = input.query.scalar_type();
   const bool on_cpu = input.query.is_cpu();
   const bool few = tokens <= kLongestKernelStep;
-  const bool has_kernel = type == at::kFloat ? few || !visible.keys().own_slot : type == at::kDouble && few;
+  const bool has_kernel = input.query.scalar_type() == at::kFloat && (few || !visible.keys().own_slot);
   if (on_cpu && has_kernel) return kernel_attention(input, visible.keys());
   const int64_t used = visible.used(tokens, input.keys.size(2));
   const bool plain = input.score_cap == 0 && (input.window == 0 || input.keys.size(2) <= input.window);

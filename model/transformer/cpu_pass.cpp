@@ -240,12 +240,10 @@ void CpuStep::add_attention(Work work, const AttentionWeightsView& weights, int6
     phases_.push_back({.work = Work::kHeadNorm, .items = rows_, .attention = &weights});
   }
   Phase phase{.work = work, .items = heads, .attention = &weights, .layer = layer};
-  if (attends_in_blocks(shape, visible)) {
-    if (work == Work::kSelfAttention) {
-      phases_.push_back({.work = Work::kSplit, .items = heads, .attention = &weights, .layer = layer});
-    }
-    phase.part = tokens_of_part(shape, visible);
-    phase.items = heads * phase.parts(layout_->tokens);
+  phase.part = tokens_of_part(shape, visible);
+  phase.items = heads * phase.parts(layout_->tokens);
+  if (phase.part > 0 && work == Work::kSelfAttention) {
+    phases_.push_back({.work = Work::kSplit, .items = heads, .attention = &weights, .layer = layer});
   }
   phases_.push_back(phase);
 }
@@ -344,7 +342,7 @@ KernelShape CpuStep::shape_of(Work work, const AttentionWeightsView& weights, in
 
 void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const AttentionWeightsView& weights = *phase.attention;
-  const int64_t heads = weights.key_value_heads, group = weights.heads / heads;
+  const int64_t heads = weights.key_value_heads;
   if (phase.work == Work::kHeadNorm) {
     for (int64_t token = begin; token < end; ++token) norm_heads(weights, token);
     return;
@@ -359,19 +357,14 @@ void CpuStep::compute(const Phase& phase, int64_t begin, int64_t end) const {
   const at::Tensor& bias = state_->positions().bias_of(phase.layer);
   const VisibleKeys& visible = self ? self_ : cross_;
   const KernelShape shape = shape_of(phase.work, weights, phase.layer);
-  const KernelPointers<float> pointers{projected_.data(), keys.const_data_ptr<float>(), values.const_data_ptr<float>(),
-                                       shape.bias_columns > 0 ? bias.const_data_ptr<float>() : nullptr,
-                                       context_.data()};
+  const KernelPointers pointers{projected_.data(), keys.const_data_ptr<float>(), values.const_data_ptr<float>(),
+                                shape.bias_columns > 0 ? bias.const_data_ptr<float>() : nullptr, context_.data()};
   const int64_t parts = phase.parts(layout_->tokens);
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item / parts / heads, head = item / parts % heads;
-    if (phase.part > 0) {
-      const int64_t first = item % parts * phase.part;
-      attend_in_blocks(shape, visible, pointers, {row, head, first, std::min(first + phase.part, layout_->tokens)});
-      continue;
-    }
-    if (self) write_key_value(phase, row, head);
-    for (int64_t i = 0; i < group; ++i) attend_head(shape, visible, pointers, row, head * group + i);
+    const int64_t part = phase.part > 0 ? phase.part : layout_->tokens, first = item % parts * part;
+    if (self && phase.part == 0) write_key_value(phase, row, head);
+    attend_part(shape, visible, pointers, {row, head, first, std::min(first + part, layout_->tokens)});
   }
 }
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "model/cpu/block_attention.h"
 #include "model/cpu/packed_weights.h"
+#include "model/cpu/query_attention.h"
 #include "model/cpu/team.h"
 #include "model/layers/dense_attention.h"
 #include "model/layers/step_operators.h"

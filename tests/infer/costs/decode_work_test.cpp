@@ -71,8 +71,8 @@ const model::TransformerConfig& config_of(const model::LanguageModel& model) {
 // Products of decodings, counted both ways.
 struct BothCounts {
   Products run;
-  double weights = 0;            // expected: products with weights
-  double encoder_attention = 0;  // expected: attention of the target's encoder
+  double weights = 0;    // expected: products with weights
+  double attention = 0;  // expected: queries times keys, with those of a prompt that are computed and hidden
   DecodeStats stats;
 };
 
@@ -93,13 +93,17 @@ BothCounts count_both(const GenerationModels& models, DecodeOptions options, std
   if (models.drafter && models.drafter->transformer() != nullptr) {
     shapes.drafter = {&models.drafter->transformer()->config(), at::kDouble};
   }
+  const model::TransformerConfig& config = *shapes.target.config;
   std::vector<DecodedLine> lines;
   for (size_t i = 0; i < sources.size(); ++i) {
     lines.push_back({std::ssize(sources[i]), &results[i].stats});
-    counts.encoder_attention += encoder_work(*shapes.target.config, at::kDouble, lines.back().source).attention;
+    const auto prompt = static_cast<double>(config.encoder_decoder ? 0 : lines.back().source - 1);
+    counts.attention +=
+        4.0 * static_cast<double>(config.heads * config.head_width * config.decoder_layers) * prompt * (prompt - 1) / 2;
   }
   const Work work = decode_work(shapes, lines).total();
   counts.weights = work.operations - work.attention;
+  counts.attention += work.attention;
   counts.stats = total(results);
   return counts;
 }
@@ -109,7 +113,7 @@ TEST(DecodeWork, CountsTheProductsOfGreedyDecoding) {
     const auto model = exit_model({.family = family});
     const BothCounts counts = count_both(exit_models(*model), exit_options("greedy"), exit_sources(*model), {});
     EXPECT_DOUBLE_EQ(counts.run.weights, counts.weights) << family;
-    EXPECT_DOUBLE_EQ(counts.run.attention, counts.encoder_attention) << family;
+    EXPECT_DOUBLE_EQ(counts.run.attention, counts.attention) << family;
     EXPECT_GT(counts.stats.emitted, 0) << family;
   }
 }
