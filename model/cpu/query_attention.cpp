@@ -19,7 +19,7 @@ constexpr int64_t kAttentionPerTask = 1 << 18;
 // Numbers of a vector of AVX2, in memory or not.
 using Lanes [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 constexpr int kLanes = 8;
-// Scores lie in memory for so many keys at least, so that no loop over them has a rest of another code.
+// Scores in memory are a multiple of so many, so that no loop over them has a rest of another code.
 constexpr int64_t kScores = 16;
 
 // One query against the slots [0, prefix) and, where own >= 0, slot `own`.
@@ -94,7 +94,7 @@ DRAFTSMITH_VECTOR_CODE void cap_scores(float* scores, int64_t count, float cap) 
   for (int64_t s = 0; s < count; ++s) scores[s] = soft_cap(scores[s], cap);
 }
 
-// Returns the highest of the scores, a multiple of kScores. Skips NaN.
+// Returns the highest of `count` scores, which is a multiple of kScores. Skips NaN.
 DRAFTSMITH_INLINE float highest_of(const float* scores, int64_t count) {
   Lanes highest = Lanes{} - std::numeric_limits<float>::infinity();
   for (int64_t s = 0; s < count; s += kLanes) {

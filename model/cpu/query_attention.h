@@ -44,8 +44,8 @@ struct HeadPart {
 // Computes all heads, on all threads.
 void attention_kernel(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers& pointers);
 
-// Returns how many tokens a call of attend_part() should compute of a step in blocks: one of many tokens, each of which
-// sees the slots before its own, but no later one. 0: the step is none, and a call computes all tokens.
+// Returns how many tokens a call of attend_part() should compute of a step that is computed in blocks, as prompts are:
+// of many tokens, none of which sees a later one or has a slot of its own. 0: of any other step; a call computes all.
 int64_t tokens_of_part(const KernelShape& shape, const VisibleKeys& visible);
 // Computes the part, on the calling thread. Allocates nothing once the thread has read as many keys.
 void attend_part(const KernelShape& shape, const VisibleKeys& visible, const KernelPointers& pointers,

@@ -79,7 +79,7 @@ at::Tensor dense_attention(const CachedAttentionInput& input, const at::Tensor& 
   const auto type = input.query.scalar_type();
   scores = scores.masked_fill(mask.hidden, excluded_score(type));
   at::Tensor values = cached(input.values);
-  if (type == at::kHalf) values = values.nan_to_num();  // infinities become the largest numbers
+  if (type == at::kHalf || type == at::kDouble) values = values.nan_to_num();  // infinities become the largest numbers
   const at::Tensor weights = at::softmax(scores, -1).view({rows, shared, heads / shared * tokens, used});
   at::Tensor context = weights.matmul(values).view({rows, heads, tokens, width});
   if (mask.has_keys.defined()) context = context * mask.has_keys;

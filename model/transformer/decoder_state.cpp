@@ -142,7 +142,7 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
 
 bool DecoderState::selects_in_place(const std::vector<int64_t>& rows) const {
   const at::Tensor& keys = layers_.front().keys;
-  const bool by_row = !keys.is_cpu() || keys.scalar_type() == at::kFloat || keys.scalar_type() == at::kDouble;
+  const bool by_row = !keys.is_cpu() || keys.scalar_type() == at::kFloat;
   return by_row && std::set(rows.begin(), rows.end()).size() == rows.size();
 }
 

@@ -1,5 +1,4 @@
-// A counter in the model: additions and multiplications of the matrix products that LibTorch runs. Attention over
-// caches on CPUs is no product of LibTorch.
+// A counter of what LibTorch's matrix products add and multiply. Attention over caches on CPUs is one in fp64 alone.
 #pragma once
 
 #include <string_view>

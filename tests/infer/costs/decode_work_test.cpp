@@ -72,7 +72,7 @@ const model::TransformerConfig& config_of(const model::LanguageModel& model) {
 struct BothCounts {
   Products run;
   double weights = 0;    // expected: products with weights
-  double attention = 0;  // expected: queries times keys, with those of a prompt that are computed and hidden
+  double attention = 0;  // expected; of a prompt, one chunk, with the hidden keys
   DecodeStats stats;
 };
 

@@ -145,6 +145,20 @@ TEST(CachedAttention, InFp16HidesNumbersThatAreNone) {
   EXPECT_TRUE(context().select(1, 1).isnan().all().item<bool>());
 }
 
+// Widths that fill vectors whole, in part or not, and caps of scores; siblings, or a window.
+TEST(CachedAttention, OfFewQueriesEqualsFp64ForEveryWidth) {
+  for (const auto& [width, own] : {std::pair{3, true}, {8, false}, {44, true}, {64, false}, {108, true}}) {
+    const at::Tensor numbers = at::sin(at::arange(120 * width, at::kDouble)).view({2, 2, 30, width});
+    const at::Tensor query = numbers.flatten().narrow(0, 7, 16 * width).view({1, 4, 4 * width});
+    const VisibleKeys keys{.cache_row = {1}, .first = {21}, .queries = {4}, .growing = !own, .own_slot = own};
+    const auto context = [&, window = own ? 0 : 7](at::ScalarType type) {
+      StepVisibility visible(keys, {}, /*recorded=*/false);
+      return cached_attention({query.to(type), numbers.to(type), -numbers.to(type), {}, 0.3, 2, window}, visible);
+    };
+    EXPECT_LT(difference(context(at::kFloat), context(at::kDouble)), 2e-6) << width;
+  }
+}
+
 // A rounding to bf16 is up to 1/256 of the number.
 constexpr double kRounding = 1.0 / 256;
 
