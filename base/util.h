@@ -85,11 +85,13 @@ DRAFTSMITH_INLINE uint16_t narrowed_bf16(float x) {
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
 
+// Eight numbers, in memory or in a register of AVX2.
+using EightFloats [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
+
 // Returns the sum of term(0) to term(count - 1), by partial sums of a vector: the order depends on `count` alone.
 // Unrolled, the partial sums stay in registers; else each would visit the stack.
 template <class Term>
 DRAFTSMITH_INLINE float sum_in_lanes(int64_t count, const Term& term) {
-  using Half [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
   constexpr int kLanes = 16;
   float partial[kLanes] = {};
   int64_t i = 0;
@@ -97,7 +99,7 @@ DRAFTSMITH_INLINE float sum_in_lanes(int64_t count, const Term& term) {
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kLanes; ++j) partial[j] += term(i + j);
   }
-  const auto* halves = reinterpret_cast<const Half*>(partial);
+  const auto* halves = reinterpret_cast<const EightFloats*>(partial);
   const auto eight = halves[0] + halves[1];
   const auto four =
       __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);

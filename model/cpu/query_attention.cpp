@@ -15,9 +15,10 @@ namespace {
 
 // Multiplications one thread takes at least; less is faster on one thread than shared.
 constexpr int64_t kAttentionPerTask = 1 << 18;
+// Longer steps (prompts) are computed in blocks.
+constexpr int64_t kLongestQueryLoop = 32;
 
-// Numbers of a vector of AVX2, in memory or not.
-using Lanes [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
+using Lanes = EightFloats;
 constexpr int kLanes = 8;
 // Scores in memory are a multiple of so many, so that no loop over them has a rest of another code.
 constexpr int64_t kScores = 16;
@@ -141,7 +142,7 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
   scores.resize(std::max(scores.size(), static_cast<size_t>(visible.prefix(b, shape.tokens) + kScores)));
   const int64_t inner = shape.heads * shape.head_width;
   const int64_t cache = (visible.cache_row[b] * shape.key_value_heads + part.key_head) * shape.slots * shape.head_width;
-  // Of distance 0: the columns behind it are those of later keys.
+  // The bias of distance 0; the columns behind it are those of later keys.
   const float* bias_end =
       pointers.bias == nullptr ? nullptr : pointers.bias + (head + 1) * shape.bias_columns - visible.block;
   for (int64_t j = part.begin; j < part.end; ++j) {

@@ -8,9 +8,6 @@ namespace draftsmith::model {
 
 struct VisibleKeys;
 
-// Longer steps (prompts) are computed in blocks.
-inline constexpr int64_t kLongestQueryLoop = 32;
-
 struct KernelShape {
   int64_t tokens = 0;              // L
   int64_t heads = 0;               // H

@@ -1,6 +1,6 @@
 // Attention of a step's new tokens over K/V caches: a kernel on CPUs in fp32, which reads ragged caches in place, one
-// operator for short steps on other devices, and tensor operations for everything else: other
-// types on CPUs and long steps elsewhere; soft caps, and windows that cut, on other devices.
+// operator for short steps on other devices, and tensor operations for everything else: other types on CPUs, long steps
+// on other devices, and soft caps and windows that cut there.
 #pragma once
 
 #include <optional>
