@@ -40,12 +40,13 @@ struct Query {
   int64_t slot(int64_t s) const { return s < prefix ? s : own; }
 };
 
-DRAFTSMITH_INLINE Lanes lanes_at(const float* numbers) {
+// By reference: without AVX in the whole program a vector is not a value to return.
+DRAFTSMITH_INLINE const Lanes& lanes_at(const float* numbers) {
   return *reinterpret_cast<const Lanes*>(numbers);
 }
 
-// Returns the sums of the numbers of each vector, as many as a vector has. Halves the vectors in turn.
-DRAFTSMITH_INLINE Lanes sums_of(Lanes* of) {
+// Writes the sums of the numbers of each vector, as many as a vector has. Halves the vectors in turn.
+DRAFTSMITH_INLINE void add_up(Lanes* of, float* sums) {
 #pragma GCC unroll 2
   for (int left = 4; left > 1; left /= 2) {
 #pragma GCC unroll 4
@@ -55,8 +56,8 @@ DRAFTSMITH_INLINE Lanes sums_of(Lanes* of) {
               __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
     }
   }
-  return __builtin_shufflevector(of[0], of[1], 0, 1, 2, 3, 8, 9, 10, 11) +
-         __builtin_shufflevector(of[0], of[1], 4, 5, 6, 7, 12, 13, 14, 15);
+  *reinterpret_cast<Lanes*>(sums) = __builtin_shufflevector(of[0], of[1], 0, 1, 2, 3, 8, 9, 10, 11) +
+                                    __builtin_shufflevector(of[0], of[1], 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
 // Writes the products of the query and a vector's worth of keys, from the s-th on. Behind the last it repeats the last.
@@ -71,7 +72,7 @@ DRAFTSMITH_INLINE void multiply_keys(const Query& in, int64_t s, float* products
 #pragma GCC unroll 8
     for (int k = 0; k < kLanes; ++k) sums[k] += query * lanes_at(keys[k] + i);
   }
-  *reinterpret_cast<Lanes*>(products) = sums_of(sums);
+  add_up(sums, products);
   for (; i < in.width; ++i) {
     for (int k = 0; k < kLanes; ++k) products[k] += in.query[i] * keys[k][i];
   }
@@ -155,8 +156,7 @@ void attend_head(const KernelShape& shape, const VisibleKeys& visible, const Ker
     const float* query =
         pointers.query + part.row * shape.query_row_stride + j * shape.query_token_stride + head * shape.head_width;
     const int64_t position = visible.position(b, j);
-    const int64_t first =
-        shape.window > 0 ? std::max<int64_t>(0, position + 1 - shape.window) : 0;  // key in the window
+    const int64_t first = shape.window > 0 ? std::max<int64_t>(0, position + 1 - shape.window) : 0;  // key
     const int64_t start = cache + first * shape.head_width;
     attend_query({query, pointers.keys + start, pointers.values + start,
                   bias_end == nullptr ? nullptr : bias_end - position + first, bias_end == nullptr ? 0.0F : *bias_end,
