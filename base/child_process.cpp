@@ -21,7 +21,6 @@
 #include "base/timing.h"
 
 namespace draftsmith {
-
 namespace {
 
 constexpr size_t kKeptErrors = 4000;  // bytes

@@ -6,7 +6,6 @@
 #include "base/error.h"
 
 namespace draftsmith {
-
 namespace {
 
 template <class Function>

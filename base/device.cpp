@@ -25,7 +25,6 @@
 #endif
 
 namespace draftsmith {
-
 namespace {
 
 struct NamedType {

@@ -18,7 +18,6 @@
 #include "base/logging.h"
 
 namespace draftsmith {
-
 namespace {
 
 struct Execution {

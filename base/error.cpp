@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 namespace draftsmith {
-
 namespace {
 
 std::string joined(const std::vector<Problem>& problems) {

@@ -10,7 +10,6 @@
 #include "base/files.h"
 
 namespace draftsmith {
-
 namespace {
 
 using nlohmann::json;

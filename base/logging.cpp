@@ -13,7 +13,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith {
-
 namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};

@@ -245,7 +245,6 @@ std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, cons
 }
 
 namespace options_detail {
-
 namespace {
 
 const void* address_of(const FieldPointer& pointer) {

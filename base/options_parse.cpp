@@ -12,7 +12,6 @@
 #include "base/util.h"
 
 namespace draftsmith {
-
 namespace {
 
 using namespace options_detail;

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 namespace draftsmith {
-
 namespace {
 
 using nlohmann::ordered_json;

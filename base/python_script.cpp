@@ -13,7 +13,6 @@
 #include "base/timing.h"
 
 namespace draftsmith {
-
 namespace {
 
 constexpr size_t kMostLineBytes = 64'000'000;  // of an answer

@@ -19,7 +19,6 @@
 namespace draftsmith {
 
 namespace dropout_detail {
-
 namespace {
 
 // Groups drawn at a time. Their words (8 KB) stay in the first-level cache until they are used.

@@ -15,7 +15,6 @@
 #include "base/signals.h"
 
 namespace draftsmith {
-
 namespace {
 
 EVP_MD_CTX* of(void* context) {

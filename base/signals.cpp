@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace draftsmith {
-
 namespace {
 
 // A handler can only use globals; a lock-free atomic is async-signal-safe.

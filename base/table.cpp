@@ -7,7 +7,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith {
-
 namespace {
 
 constexpr size_t kGap = 2;

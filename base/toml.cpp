@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith {
-
 namespace {
 
 constexpr std::string_view kOverlayPrefix = "--set ";

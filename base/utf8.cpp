@@ -6,7 +6,6 @@
 #include <unicode/uchar.h>
 
 namespace draftsmith {
-
 namespace {
 
 // Returns the columns of the character at byte `at` and moves `at` behind it, or behind one ill-formed byte.

@@ -37,7 +37,6 @@
 #include "train/training_step.h"
 
 namespace draftsmith::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,8 +68,6 @@ constexpr std::array<CandidateKind, 5> kKinds = {{
      .lambda = 0,
      .runs_target = true},
 }};
-
-// ---- Making and measuring one
 
 // The target in fp32, as stages read it: once for all candidates.
 struct WholeTarget {

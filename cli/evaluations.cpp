@@ -25,7 +25,6 @@
 #include "recipes/stage.h"
 
 namespace draftsmith::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -17,7 +17,6 @@
 #include "recipes/pruning.h"
 
 namespace draftsmith::cli {
-
 namespace {
 
 struct PruneFlags {
@@ -123,8 +122,8 @@ Action add_export(CLI::App& app) {
       "Examples:\n  draftsmith export --model work/quickstart/aligned/model --out drafter\n"
       "  draftsmith export --model DRAFTER --format vllm --dtype bf16 --out DIR --target TARGET\n"
       "  draftsmith export --model DRAFTER --format gguf --dtype q8_0 --out drafter.gguf\n"
-      "Then, in Python:\n"
-      "  drafter = AutoModelForCausalLM.from_pretrained(\"DIR\")\n"
+      "Then, in Python (of decoder-only models AutoModelForCausalLM):\n"
+      "  drafter = AutoModelForSeq2SeqLM.from_pretrained(\"drafter\")\n"
       "  target.generate(**inputs, assistant_model=drafter)\n"
       "or, with an exported target:\n"
       "  llama-server --model target.gguf --model-draft drafter.gguf --draft-max 5");

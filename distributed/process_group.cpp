@@ -23,7 +23,6 @@
 #include "base/timing.h"
 
 namespace draftsmith {
-
 namespace {
 
 // ---- The start by a launcher

@@ -90,8 +90,6 @@ std::string fingerprint_of(const fs::path& path) {
   return fmt::format("{} {}", path.string(), files);
 }
 
-// ---- Prompts
-
 namespace {
 
 // Number of new tokens if neither options nor model say.

@@ -8,7 +8,6 @@
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 class WatchedDrafter final : public Drafter {

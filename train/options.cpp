@@ -3,7 +3,6 @@
 #include "train/schedule.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 bool measures_drafts(const std::string& measure) {

@@ -182,8 +182,6 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
   return state;
 }
 
-// ---- The log
-
 namespace {
 
 // The measures of one exit: into a log's line and the console.

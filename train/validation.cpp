@@ -23,7 +23,6 @@
 #include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 // Probabilities held at a time when two models are compared.

@@ -18,7 +18,6 @@
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::bench {
-
 namespace {
 
 using model::TransformerConfig;

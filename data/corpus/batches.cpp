@@ -10,7 +10,6 @@
 #include "base/random.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 // Shuffles by Fisher and Yates, with one random number per place.

@@ -13,7 +13,6 @@
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 // A limit beyond any use; one more still fits int64.

@@ -17,7 +17,6 @@
 #include "data/chat/chat_template.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 struct Pair {

@@ -13,7 +13,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr const char* kProvenance = "/provenance";

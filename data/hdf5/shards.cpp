@@ -11,7 +11,6 @@
 #include "base/error.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 // Returns the range that follows `before` in a shard's name; an empty range if there is none.

@@ -15,7 +15,6 @@
 #include "data/ngrams/ngram_table.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 namespace draftsmith::data {
-
 namespace {
 
 bool was_seen(const NgramLevel& level, int64_t context) {

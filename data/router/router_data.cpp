@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr int64_t kMostRouterPositions = int64_t{1} << 40;

@@ -20,7 +20,6 @@
 #include "base/signals.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr int64_t kMinWords = 6;       // of a source sentence

@@ -15,7 +15,6 @@
 #include "base/table.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 // A limit beyond any use; products of two still fit int64.

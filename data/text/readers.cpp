@@ -16,7 +16,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";

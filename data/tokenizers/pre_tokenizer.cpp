@@ -23,7 +23,6 @@
 #include "base/error.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 // The version of Unicode that normalisation in `tokenizers` 0.23 follows (unicode-normalization-alignments 0.1.12).

@@ -9,7 +9,6 @@
 #include "data/tokenizers/tokenizer.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr size_t kCharacters = 0x100 + 68;  // 68 bytes are not printable in Latin-1

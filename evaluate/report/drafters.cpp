@@ -13,8 +13,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// ---- acceptance by position ----
-
 // Returns the value of that name, or nullptr.
 template <class T>
 const T* find_named(const Named<T>& values, const std::string& name) {

@@ -24,7 +24,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 bool readable_on_host(const at::Tensor& tensor) {

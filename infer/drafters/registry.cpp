@@ -19,7 +19,6 @@
 #include "model/models/tandem.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 namespace fs = std::filesystem;

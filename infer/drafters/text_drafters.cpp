@@ -14,7 +14,6 @@
 #include "infer/drafters/registry.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 class NgramDrafter final : public Drafter {
@@ -101,8 +100,6 @@ class LoadedNgramDrafter final : public LoadedDrafter {
  private:
   std::shared_ptr<const data::NgramTable> table_;
 };
-
-// ---- Prompt look-up
 
 struct LookupText {
   std::vector<int64_t> tokens;  // the source, then the row's committed tokens

@@ -6,7 +6,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 int64_t decoder_start(const GenerationModels& models) {

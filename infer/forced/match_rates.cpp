@@ -17,7 +17,6 @@
 #include "model/transformer/transformer_model.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // What reads a layer, and what it has counted.

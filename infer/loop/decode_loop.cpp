@@ -7,7 +7,6 @@
 #include "base/device_tensors.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Clears the flags of rows that the rule stops: go_on bool [B].
@@ -229,8 +228,6 @@ at::Tensor Drafting::choose(const RowBatch& batch, const at::Tensor& logits, Win
   if (reads_probabilities_) window.probabilities.push_back(q);
   return draw(q, uniforms(batch.rows, Draw::kDraft, window.width(), 1, logits.device()).squeeze(1));
 }
-
-// ---- Draft, verify, commit
 
 namespace {
 

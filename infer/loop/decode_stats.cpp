@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 namespace draftsmith::infer {
-
 namespace {
 
 // The counts that add up as numbers.

@@ -8,7 +8,6 @@
 #include "infer/loop/processors.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Rounds that are launched before the verdict of an earlier one is read.

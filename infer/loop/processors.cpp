@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 namespace draftsmith::infer {
-
 namespace {
 
 constexpr const char* kHint = "use a drafter made with the target's tokenizer";

@@ -7,7 +7,6 @@
 #include "base/device_tensors.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Returns without waiting for a GPU to have its copy.

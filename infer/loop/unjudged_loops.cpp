@@ -7,7 +7,6 @@
 #include "model/models/language_models.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Does what choose_next() does. Returns int64 [B] on the logits' device.

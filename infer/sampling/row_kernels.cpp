@@ -11,7 +11,6 @@
 #include "base/util.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // ---- Top-k and top-p of one row without sorting it

@@ -12,7 +12,6 @@
 #include "model/cpu/team.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -13,7 +13,6 @@
 #include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // Returns -sum p ln p, where 0 ln 0 = 0: [N,V] -> [N].
@@ -188,8 +187,6 @@ at::Tensor RouterWindow::go_on(const DraftStep& step) {
   });
   return answers;
 }
-
-// ---- The list of rules
 
 namespace {
 

@@ -252,8 +252,6 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
 }
 
-// ---- Families
-
 namespace {
 
 std::vector<std::string> known_architectures() {

@@ -16,7 +16,6 @@
 #include "model/transformer/parameters.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 namespace fs = std::filesystem;

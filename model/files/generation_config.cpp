@@ -10,7 +10,6 @@
 #include "model/families/family.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 using nlohmann::json;

@@ -19,7 +19,6 @@
 #include "model/transformer/draft_vocabulary.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -329,8 +328,6 @@ void ModelDirectory::check_others(Problems& problems) const {
     }
   }
 }
-
-// ---- Loading
 
 namespace {
 

@@ -22,7 +22,6 @@
 #include "model/files/weight_files.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 namespace fs = std::filesystem;

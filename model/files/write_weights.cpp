@@ -14,7 +14,6 @@
 #include "model/files/weight_files.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 // The tensors begin at a multiple of this, so that a mapped file can be read with any vector width.

@@ -19,8 +19,6 @@ extern "C" [[gnu::weak]] void sgemm_(const char* transpose_a, const char* transp
 
 namespace draftsmith::model {
 
-// ---- Matrices of single heads and their products
-
 // A matrix [rows,columns] whose rows are `stride` numbers apart.
 struct HeadMatrix {
   float* data = nullptr;

@@ -13,7 +13,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 constexpr int64_t kNone = -1;

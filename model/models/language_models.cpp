@@ -55,8 +55,6 @@ int64_t tokens_at_once(const LanguageModel& model) {
   return blocks == nullptr ? 1 : blocks->block();
 }
 
-// ---- The list of kinds of models
-
 namespace {
 
 void ordinary_keys(ConfigKeys& keys, TransformerConfig& config) {

@@ -167,8 +167,6 @@ at::Tensor RouterPredictor::disagreement(const RouterFeatures& features) const {
   return at::sigmoid(router_.logits_of(here, products));
 }
 
-// ---- Router directories: config.json and model.safetensors
-
 namespace {
 
 namespace fs = std::filesystem;

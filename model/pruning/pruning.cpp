@@ -15,7 +15,6 @@
 #include "model/families/family.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 [[noreturn]] void refuse_layers(const std::string& choice, int64_t count, const std::string& where) {

@@ -11,7 +11,6 @@
 #include "model/transformer/cpu_pass.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 // Tokens of rows that are computed together, unless one row has more: many enough for the rate of products, few enough

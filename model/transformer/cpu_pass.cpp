@@ -9,7 +9,6 @@
 #include "model/transformer/stack.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 // Rows that each thread norms for itself: fewer take less time than one more phase.
@@ -214,8 +213,6 @@ void CpuPass::feed_forward(const Phase& phase, int64_t begin, int64_t end) const
     if (gated) multiply_by(inner_.data() + at, up_.data() + at, to - from);
   }
 }
-
-// ---- Steps of a decoder
 
 CpuStep& CpuStep::of_thread() {
   static thread_local CpuStep step;

@@ -62,8 +62,6 @@ at::Tensor VocabularyRows::spread(const at::Tensor& values, double elsewhere) co
   return at::full(shape, elsewhere, values.options().requires_grad(false)).index_copy_(-1, ids_, values);
 }
 
-// ---- Files
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -20,7 +20,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 // On devices states hold a multiple of so many tokens, so that later ones fit in too.

@@ -13,7 +13,6 @@
 #include "model/transformer/transformer_parts.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 StepVisibility self_visibility(const StepLayout& layout, const DecoderState& state) {
@@ -243,8 +242,6 @@ void TransformerModel::write_primary(const std::vector<at::Tensor>& representati
     write_kv({i, i + 1}, projected, layout, state);
   }
 }
-
-// ---- Steps on devices
 
 StepOutput TransformerModel::run_recorded(StepGraph& graph, const StepPart& part, const StepLayout& layout,
                                           DecoderState& state) const {

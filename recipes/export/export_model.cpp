@@ -32,7 +32,6 @@
 #include "recipes/inspection.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;

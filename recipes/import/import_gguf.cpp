@@ -13,7 +13,6 @@
 #include "model/files/model_directory.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -5,7 +5,6 @@
 #include "recipes/stages/starting_models.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 using model::Family;

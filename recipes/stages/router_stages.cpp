@@ -24,7 +24,6 @@
 #include "train/router/router_training.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -33,7 +33,6 @@
 #include "train/training_step.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 // Hint of an Interrupted while a file of shards is made.

@@ -24,7 +24,6 @@
 #include "train/trainer.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -292,10 +292,10 @@ TEST(Options, HashOutlivesFieldsAddedWithADefault) {
 
 TEST(Options, DescriptionNamesEverythingWithinAHundredColumns) {
   const std::string text = describe_options<EveryOptions>();
-  EXPECT_THAT(text, HasSubstr("count: integer (tokens), 1 to 64; default: 5\n      A count."));
-  EXPECT_THAT(text, HasSubstr("inner.mode: string, 'plain', 'fancy' or 'linear'; default: \"plain\""));
-  EXPECT_THAT(text, HasSubstr("list[].rate: number, above 0, at most 1; default: 0.1"));
-  EXPECT_THAT(text, HasSubstr("maybe_inner: table [maybe_inner]; default: none"));
+  EXPECT_THAT(text, testing::AllOf(HasSubstr("count: integer (tokens), 1 to 64; default: 5\n      A count."),
+                                   HasSubstr("inner.mode: string, 'plain', 'fancy' or 'linear'; default: \"plain\""),
+                                   HasSubstr("list[].rate: number, above 0, at most 1; default: 0.1"),
+                                   HasSubstr("maybe_inner: table [maybe_inner]; default: none")));
   EXPECT_THAT(describe_options<RequiredOptions>(), HasSubstr("kind: string; required"));
   EXPECT_LE(widest_line(text), 100u) << text;
 }
@@ -409,9 +409,8 @@ TEST(OptionsGrid, ElementsAreCheckedAndOtherKeysUnknown) {
   parsed("degrees = [100, 500]\nshelf = [\"lov\"]\nfan = true\nowner = \"you\"\n", problems);
   std::string text;
   for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
-  EXPECT_THAT(text, HasSubstr("degrees[1]"));
-  EXPECT_THAT(text, HasSubstr("did you mean 'low'?"));
-  EXPECT_THAT(text, HasSubstr("unknown key 'owner'"));
+  EXPECT_THAT(text, testing::AllOf(HasSubstr("degrees[1]"), HasSubstr("did you mean 'low'?"),
+                                   HasSubstr("unknown key 'owner'")));
 }
 
 TEST(OptionsGrid, JsonAndIdentityShowLists) {

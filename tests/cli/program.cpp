@@ -16,7 +16,6 @@
 #include "tests/support/paths.h"
 
 namespace draftsmith::test {
-
 namespace {
 
 std::string shell_quoted(const std::string& text) {

@@ -97,33 +97,15 @@ drafter = [
   { name = "exit1", exit = 1 },
 ]
 match_rates = [{ exits = "@heads/model/draftsmith/exits", prompts = 3 }]
-[[evaluation.task]]
-name = "test"
-source = "@language/test.src"
-references = ["@language/test.tgt"]
-[[evaluation.run]]
-method = "assisted"
-drafter = ["aligned", "table", "copies"]
-[[evaluation.run]]
-method = "speculative"
-drafter = ["features"]
-temperature = [0, 1]
-[[evaluation.run]]
-method = "early-exit"
-model = "early"
-fallback = [0.2, 0.9]
-[[evaluation.run]]
-method = "assisted"
-model = "early"
-drafter = ["exit1"]
-[[evaluation.run]]
-method = "calm"
-model = "calm"
-exit_threshold = [0.5, 0.9]
-[[evaluation.run]]
-method = "ppd"
-exits = "@heads/model/draftsmith/exits"
-candidates = [1, 3]
+task = { name = "test", source = "@language/test.src", references = ["@language/test.tgt"] }
+run = [
+  { method = "assisted", drafter = ["aligned", "table", "copies"] },
+  { method = "speculative", drafter = ["features"], temperature = [0, 1] },
+  { method = "early-exit", model = "early", fallback = [0.2, 0.9] },
+  { method = "assisted", model = "early", drafter = ["exit1"] },
+  { method = "calm", model = "calm", exit_threshold = [0.5, 0.9] },
+  { method = "ppd", exits = "@heads/model/draftsmith/exits", candidates = [1, 3] },
+]
 )";
 
 class RecipeProgram : public testing::Test {

@@ -23,17 +23,11 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr const char* kBadSuite = R"(model = "DIR"
-[[drafter]]
-name = "look-up"
-lookup = true
-[[task]]
-name = "val"
-source = "DIR/val.src"
-references = ["DIR/val.ref"]
-[[task]]
-name = "test"
-source = "DIR/test.src"
-references = ["DIR/test.ref"]
+drafter = [{ name = "look-up", lookup = true }]
+task = [
+  { name = "val", source = "DIR/val.src", references = ["DIR/val.ref"] },
+  { name = "test", source = "DIR/test.src", references = ["DIR/test.ref"] },
+]
 [[run]]
 method = "speculative"
 drafter = ["look-up"]
@@ -81,9 +75,9 @@ class BadSuite : public testing::Test {
 TEST_F(BadSuite, RunsThatCannotBe) {
   EXPECT_EQ(run_here({"validate", suite()}).exit_code, 0);
   write_suite("window = [1, 2]", "window = []");
-  expect_refused(AllOf(HasSubstr("suite.toml:17"), HasSubstr("the list is empty")));
+  expect_refused(AllOf(HasSubstr("suite.toml:11"), HasSubstr("the list is empty")));
   write_suite("references = [\"DIR/val.ref\"]", "metric = { name = \"rouge\" }");
-  expect_refused(AllOf(HasSubstr("suite.toml:5: task[0]"), HasSubstr("a task needs references to be scored")));
+  expect_refused(AllOf(HasSubstr("suite.toml:4: task[0]"), HasSubstr("a task needs references to be scored")));
   write_suite("speculative", "speculativ");
   expect_refused(HasSubstr("did you mean 'speculative'?"));
 }
@@ -110,7 +104,7 @@ TEST_F(BadSuite, TheSameFileForValidationAndTest) {
   fs::create_hard_link(folder_ / "val.src", folder_ / "again.src");
   write_suite("DIR/test.src", "DIR/again.src");
   write_text(folder_ / "test.ref", "e f\ng\nh\n");
-  expect_refused(AllOf(HasSubstr("suite.toml:9: task[1]"), HasSubstr("chosen are reported on")));
+  expect_refused(AllOf(HasSubstr("suite.toml:5: task[1]"), HasSubstr("chosen are reported on")));
 }
 
 TEST_F(BadSuite, ResultsOfAnotherVersionAreNeitherReadNorReplaced) {

@@ -48,10 +48,7 @@ shard_examples = 64
 [evaluation]
 kind = "evaluate"
 model = "@target/model"
-[[evaluation.task]]
-name = "test"
-source = "@language/test.src"
-references = ["@language/test.tgt"]
+task = { name = "test", source = "@language/test.src", references = ["@language/test.tgt"] }
 )";
 
 class TorchrunProgram : public testing::Test {
@@ -134,8 +131,7 @@ TEST_F(TorchrunProgram, IsRestartedAfterALossAndEndsWithTheBitsOfAWholeRun) {
 TEST_F(TorchrunProgram, RefusesAnEvaluationBeforeAnyWork) {
   const ProgramResult recipe = run_in_two(train("work", ""));
   EXPECT_NE(recipe.exit_code, 0);
-  EXPECT_THAT(recipe.err, HasSubstr("an evaluation runs in one process"));
-  EXPECT_THAT(recipe.err, HasSubstr("--until"));
+  EXPECT_THAT(recipe.err, testing::AllOf(HasSubstr("an evaluation runs in one process"), HasSubstr("--until")));
   EXPECT_FALSE(fs::exists(work("work") + "/language"));
   const ProgramResult suite = run_in_two(draftsmith_binary() + " eval suite.toml");
   EXPECT_NE(suite.exit_code, 0);

@@ -11,7 +11,6 @@
 #include "tests/support/tensors.h"
 
 namespace draftsmith::model {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -18,18 +18,9 @@ SUITE = """
 name = "small"
 model = "{work}/target/model"
 max_new_tokens = 8
-[[drafter]]
-name = "drafter"
-model = "{work}/drafter/model"
-[[task]]
-name = "test"
-source = "{work}/language/test.src"
-references = ["{work}/language/test.tgt"]
-limit = 6
-timed = 2
-[[run]]
-method = "assisted"
-drafter = ["drafter"]
+drafter = [{{ name = "drafter", model = "{work}/drafter/model" }}]
+task = {{ name = "test", source = "{work}/language/test.src", references = ["{work}/language/test.tgt"], limit = 6 }}
+run = [{{ method = "assisted", drafter = ["drafter"] }}]
 """
 
 

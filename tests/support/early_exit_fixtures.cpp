@@ -9,7 +9,6 @@
 #include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
-
 namespace {
 
 model::TransformerConfig config_of(const ExitModel& wanted) {

@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 namespace draftsmith::test {
-
 namespace {
 
 std::filesystem::path from_environment(const char* name, const std::filesystem::path& otherwise) {

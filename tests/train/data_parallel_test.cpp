@@ -254,8 +254,7 @@ TEST_F(DataParallel, IsEqualForAT5WithAParameterThatMostMicroBatchesLeaveWithout
 
 TEST_F(DataParallel, IsEqualForALessonOnTheStudentsOwnSamples) {
   TrainOptions options = group_options();
-  options.objective.name = "distill";
-  options.objective.distill.lambda = 0.4;
+  options.objective = {.name = "distill", .distill = {.lambda = 0.4}};
   options.objective.distill.on_policy = {.share = 0.5, .max_new_tokens = 9};
   expect_equal_training(options, [](const Process& process) {
     const auto student = t5_of_seed(5), teacher = t5_of_seed(6);

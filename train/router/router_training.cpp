@@ -22,7 +22,6 @@
 #include "train/optimizers/optimizer.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 void check_data(const data::RouterData& data, const RoutedDrafter& drafter, const RouterTrainingOptions& options) {

@@ -18,7 +18,6 @@
 #include "train/trainer.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 constexpr int64_t kTeacherLogitsAtOnce = int64_t{1} << 24;

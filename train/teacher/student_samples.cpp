@@ -8,7 +8,6 @@
 #include "infer/generator.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 // Samples decoded together at most.

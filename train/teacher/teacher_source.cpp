@@ -6,7 +6,6 @@
 #include "base/device_tensors.h"
 
 namespace draftsmith::train {
-
 namespace {
 
 void require_whole_vocabulary(const model::TransformerModel& model) {

@@ -133,8 +133,7 @@ TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
     training.dropout = 0;
     training.optimizer.lr = 1e-2;
     training.length = "60 steps";
-    training.objective.name = "distill";
-    training.objective.distill.lambda = 0;
+    training.objective = {.name = "distill", .distill = {.lambda = 0}};
     const auto loss = [&] {  // of all steps
       const at::NoGradGuard no_grad;
       const auto objective = make_objective(training.objective, {.trainable = &trainable, .corpus = &validation});

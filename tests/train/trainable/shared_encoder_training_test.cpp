@@ -91,8 +91,7 @@ TEST_F(SharedEncoderTraining, ItComesToAgreeWithItsTarget) {
   training.dropout = 0;
   training.optimizer.lr = 1e-2;
   training.length = "60 steps";
-  training.objective.name = "distill";
-  training.objective.distill.lambda = 0;
+  training.objective = {.name = "distill", .distill = {.lambda = 0}};
   train(pair, training, "run", true);
   EXPECT_GT(*validate(trainable, inputs, {}).overlap, before + 0.02);
 }

@@ -96,8 +96,7 @@ TEST_F(TandemTraining, TheLossFallsInBothStages) {
   training.length = "40 steps";
   const auto first = summary_of(train(pair, {}, training, "first"));
   EXPECT_LT(first["model"]["loss"].get<double>(), before["model"]["loss"].get<double>() - 0.2);
-  training.objective.name = "distill";
-  training.objective.distill.lambda = 0.5;
+  training.objective = {.name = "distill", .distill = {.lambda = 0.5}};
   const auto second = summary_of(train(pair, {}, training, "second"));
   EXPECT_GT(second["model"]["overlap"].get<double>(), first["model"]["overlap"].get<double>() + 0.02);
 }
