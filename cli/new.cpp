@@ -39,7 +39,6 @@
 #include "recipes/import/import_gguf.h"
 
 namespace draftsmith::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -285,10 +284,12 @@ Schedule schedule_for(const Starter& starter, const Candidate& candidate, double
   return made;
 }
 
-// Returns the format of the drafter's export: the wanted one or, beside a directory, vLLM's; empty: neither holds it.
+// Returns the format of the drafter's export: the target's own if that holds it; empty: none does.
 std::string format_of(const Candidate& one, const NewFlags& flags) {
-  if (one.refusals.at(flags.format).empty()) return flags.format;
-  return flags.format == "hf" && one.refusals.at("vllm").empty() ? "vllm" : "";
+  for (const std::string& format : {flags.format, std::string("hf"), std::string("vllm")}) {
+    if (one.refusals.at(format).empty()) return format;
+  }
+  return "";
 }
 
 bool may_be_chosen(const Candidate& one, const NewFlags& flags) {
@@ -297,8 +298,13 @@ bool may_be_chosen(const Candidate& one, const NewFlags& flags) {
 }
 
 // Chooses the candidate with the best expected speedup whose training fits the hours; where they are too few, the one
-// that takes least. Errors: UserError for kinds that the target does not have, and for a disk without room.
+// that takes least. Drafters in a GGUF target's own format come first if theory expects 1.1 of them. Errors: UserError
+// for kinds that the target does not have, and for a disk without room.
 void choose(Starter& starter, const NewFlags& flags, double hours) {
+  const bool any_format = flags.format != "gguf" || !flags.kind.empty();
+  const auto rank = [&](const Candidate& one) {
+    return std::pair((any_format || one.refusals.at("gguf").empty()) && one.score() >= 1.1, one.score());
+  };
   double fewest = std::numeric_limits<double>::infinity();
   for (Candidate& one : starter.candidates) {
     if (one.kind == nullptr) continue;
@@ -306,7 +312,7 @@ void choose(Starter& starter, const NewFlags& flags, double hours) {
     one.minutes = schedule.training / 60;
     if (!may_be_chosen(one, flags)) continue;
     fewest = std::min(fewest, schedule.least_hours);
-    const bool better = starter.chosen == nullptr || one.score() > starter.chosen->score();
+    const bool better = starter.chosen == nullptr || rank(one) > rank(*starter.chosen);
     if (schedule.least_hours > hours || !better) continue;
     starter.chosen = &one;
     starter.schedule = schedule;
@@ -437,7 +443,6 @@ int run_new(NewFlags flags) {
   log_info("measuring steps and training, some minutes ...");
   fs::create_directories(fs::absolute(flags.out).parent_path());
   measure_all(starter, flags, device);
-  if (!starter.candidates.front().refusals.at(flags.format).empty()) flags.format = "hf";
   choose(starter, flags, flags.hours);
   if (const std::string format = format_of(*starter.chosen, flags); !format.empty()) flags.format = format;
   write_file_atomic(flags.out, recipe_text(starter, flags));

@@ -34,7 +34,6 @@
 #include "recipes/stages/data_stages.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -219,13 +218,16 @@ std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingR
   return text;
 }
 
-// Exports the drafter. Returns what was made, or why nothing was: of some kinds no other engine has a place.
-std::string exported(const VerdictOptions& options, const fs::path& directory) {
+// Exports the drafter. Returns what was made and how vLLM serves it, or why nothing was: of some kinds no other engine
+// has a place.
+std::string exported(const VerdictOptions& options, const fs::path& target, const fs::path& directory) {
   const fs::path out = directory / (options.format == "gguf" ? "drafter.gguf" : "export");
   fs::remove_all(out);  // of a killed run
   try {
-    export_model({.model = options.drafter, .out = out, .format = options.format});
-    return "export: " + out.string();
+    const ExportSummary made = export_model({.model = options.drafter, .out = out, .format = options.format});
+    const std::string text = "export: " + out.string();
+    if (options.format != "vllm") return text;
+    return text + "\nto serve it: " + vllm_command(target, fs::absolute(out), made.eagle3);
   } catch (const UserError& error) {
     return "no export: " + error.problems().front().what;
   }
@@ -256,7 +258,7 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
   }
   if (low > 1) {
     text = fmt::format("lossless {} on {} held-out prompts ({}, best of {}); {}\n", times_text(own[0]), task.lines,
-                       own[0].name, own.size(), exported(options, run.directory));
+                       own[0].name, own.size(), exported(options, results.environment_text("model"), run.directory));
   }
   if (const auto drawn = fastest(task, "drafter", true); !drawn.empty()) {
     text +=

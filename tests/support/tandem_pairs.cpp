@@ -3,6 +3,7 @@
 #include <random>
 
 #include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
 #include "infer/drafters/model_drafter.h"
@@ -11,10 +12,11 @@
 #include "model/models/feature_drafter.h"
 #include "model/models/shared_encoder.h"
 #include "model/models/tandem.h"
+#include "tests/support/distribution_tests.h"
 #include "tests/support/models.h"
+#include "tests/support/oracle_fixtures.h"
 
 namespace draftsmith::infer::testing {
-
 namespace {
 
 constexpr int64_t kTandemLimit = 18;
@@ -163,6 +165,31 @@ DecodeOptions tandem_options(const std::string& method, int64_t window, int64_t 
   options.batch_size = batch;
   options.max_new_tokens = kTandemLimit;
   return options;
+}
+
+void expect_lossless_otherwise(const TandemPair& pair, int64_t batch) {
+  const auto expected = ids_of(pair.run(tandem_options("greedy")));
+  for (const char* window : {"dynamic", "fallback"}) {
+    DecodeOptions options = tandem_options("assisted", 3, batch);
+    options.window_rule = window;
+    options.confidence = 0.3;
+    EXPECT_EQ(ids_of(pair.run(options)), expected) << window;
+  }
+  DecodeOptions literal = tandem_options("bild", 3, 3);
+  literal.rollback = 0;
+  literal.rollback_rule = "literal";
+  literal.verify_end = true;
+  EXPECT_EQ(ids_of(pair.run(literal)), expected);
+}
+
+PairSamples sample_pair(const TandemPair& pair, DecodeOptions options) {
+  const std::vector<std::vector<int64_t>> sources = {{2, 3, 4}, {2, 3, 4}};
+  options.temperature = 1;
+  options.max_new_tokens = 3;
+  options.num_samples = 4000;
+  const auto results = Generator(pair.models(), options).generate(sources);
+  const auto expected = enumerate_outputs(*pair.primary, sources[0], 3);
+  return {chi_square_deviate(expected, count_sequences(results)), total(results)};
 }
 
 }  // namespace draftsmith::infer::testing

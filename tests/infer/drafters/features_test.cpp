@@ -16,7 +16,6 @@
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
-#include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
@@ -76,34 +75,15 @@ TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
 
 TEST_P(FeaturesOf, OtherWindowRulesAndMethodsDraftWithItToo) {
   const TandemPair pair = features_pair(kind_, 24, block_);
-  const auto expected = ids_of(pair.run(tandem_options("greedy")));
-  for (const char* window : {"dynamic", "fallback"}) {
-    DecodeOptions options = tandem_options("assisted", 3, 5);
-    options.window_rule = window;
-    options.confidence = 0.3;
-    EXPECT_EQ(ids_of(pair.run(options)), expected) << window;
-  }
-  DecodeOptions literal = tandem_options("bild", 3, 3);
-  literal.rollback = 0;
-  literal.rollback_rule = "literal";
-  literal.verify_end = true;
-  EXPECT_EQ(ids_of(pair.run(literal)), expected);
+  expect_lossless_otherwise(pair, 5);
   EXPECT_THAT(error_of([&] { Generator(pair.models(), tandem_options("tandem")); }), HasSubstr("a Tandem secondary"));
 }
 
-// 8000 draws: a deviate above 4.5 happens once in 300,000 true tests.
 TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
-  const TandemPair pair = features_pair(kind_, 5, block_);
-  const std::vector<Ids> sources = {{2, 3, 4}, {2, 3, 4}};
-  const auto expected = enumerate_outputs(*pair.primary, sources[0], 3);
-  DecodeOptions options = tandem_options("speculative", 2, 2);
-  options.temperature = 1;
-  options.max_new_tokens = 3;
-  options.num_samples = 4000;
-  const auto results = Generator(pair.models(), options).generate(sources);
-  EXPECT_LT(chi_square_deviate(expected, count_sequences(results)), 4.5);
-  EXPECT_GT(total(results).accepted, 0);
-  EXPECT_LT(total(results).accepted, total(results).drafted * 95 / 100);
+  const PairSamples samples = sample_pair(features_pair(kind_, 5, block_));
+  EXPECT_LT(samples.deviate, 4.5);
+  EXPECT_GT(samples.stats.accepted, 0);
+  EXPECT_LT(samples.stats.accepted, samples.stats.drafted * 95 / 100);
 }
 
 // Blocks of the unrolled pass: the k-th token of each block has the k-th step's distribution.

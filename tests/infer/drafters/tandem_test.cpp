@@ -19,7 +19,6 @@
 #include "infer/loop/decode_loop.h"
 #include "infer/windows/window_rules.h"
 #include "tests/support/batches.h"
-#include "tests/support/distribution_tests.h"
 #include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/pieces_tokenizer.h"
@@ -68,19 +67,7 @@ TEST_P(TandemOf, SpeedEqualsGreedyWithEverySecondary) {
 }
 
 TEST_P(TandemOf, OtherMethodsAndWindowsDraftWithItToo) {
-  const TandemPair pair = identity_pair(GetParam(), kNoise);
-  const auto expected = ids_of(pair.run(tandem_options("greedy")));
-  for (const char* window : {"dynamic", "fallback"}) {
-    DecodeOptions options = tandem_options("assisted", 3, 3);
-    options.window_rule = window;
-    options.confidence = 0.3;
-    EXPECT_EQ(ids_of(pair.run(options)), expected) << window;
-  }
-  DecodeOptions literal = tandem_options("bild", 3, 3);
-  literal.rollback = 0;
-  literal.rollback_rule = "literal";
-  literal.verify_end = true;
-  EXPECT_EQ(ids_of(pair.run(literal)), expected);
+  expect_lossless_otherwise(identity_pair(GetParam(), kNoise), 3);
 }
 
 // Limits of one token and inside a block; processors act on the target's free tokens and on drafts alike.
@@ -172,17 +159,12 @@ TEST_P(TandemOf, StandingAloneAsksThePrimaryOnlyForWhatIsUsed) {
 // 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests; mistaking q for p gives
 // deviates above 20, as the second expectation shows.
 TEST(Tandem, SamplesAreDistributedAsThePrimarys) {
-  const std::vector<Ids> prompts = {{2, 3, 4}, {2, 3, 4}};
   const TandemPair pair = identity_pair(Kind::kDecoderOnly, 1.0, 5);
   const TandemPair same = identity_pair(Kind::kDecoderOnly, 0, 5);
-  const auto deviate = [&](const TandemPair& sampled, const char* method, bool free_token) {
+  const auto deviate = [](const TandemPair& sampled, const char* method, bool free_token) {
     DecodeOptions options = tandem_options(method, 2, 2);
-    options.temperature = 1;
-    options.max_new_tokens = 3;
-    options.num_samples = 4000;
     options.free_token = free_token;
-    return chi_square_deviate(enumerate_outputs(*sampled.primary, prompts[0], 3),
-                              count_sequences(Generator(sampled.models(), options).generate(prompts)));
+    return sample_pair(sampled, options).deviate;
   };
   EXPECT_LT(deviate(pair, "tandem-speed", true), 4.5);
   EXPECT_GT(deviate(pair, "tandem", false), 20);
