@@ -1,9 +1,10 @@
 """Begins every script that python_script.cpp starts: its text stands before theirs."""
 
-import json
 import sys
 
 sys.path[:] = [folder for folder in sys.path if folder]  # else modules of the working directory would run
+
+import json  # noqa: E402
 
 
 def answer(message):

@@ -241,7 +241,7 @@ Action add_help(CLI::App& app) {
 
 // ---- Messages of errors
 
-constexpr int kFailed = 1;
+constexpr int kFailed = 1, kMistaken = 2;
 
 int report(const std::string& message, int exit_code) {
   std::cout.flush();
@@ -313,6 +313,8 @@ int guarded(const Action& work) {
         kFailed);
   } catch (const c10::Error& error) {
     return report("error: LibTorch: " + std::string(error.what_without_backtrace()), kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {  // of a path that cannot be looked at
+    return report("error: " + std::string(error.what()), kMistaken);
   } catch (const std::bad_alloc&) {
     return report("error: out of memory\n  hint:     use smaller batches or a smaller model", kFailed);
   } catch (const std::logic_error& error) {

@@ -60,8 +60,6 @@ bool DecodeOptions::reads(const Field& field) const {
   return std::find(names.begin(), names.end(), in_use) != names.end();
 }
 
-// ---- The list of fields
-
 namespace {
 
 using O = DecodeOptions;
@@ -194,8 +192,8 @@ void add_window_options(Fields<O>& fields) {
            "at temperature 0, for evaluations only.")
       .add("acceptance", &O::acceptance, GridKey::kValue, or_none(acceptance_rule_names()),
            "Replaces the method's acceptance rule.")
-      .add("lenience", &O::lenience, GridKey::kList, ReadBy{"acceptance", {"rejection"}}, Label{"len"}, Above{0},
-           Range{0, 1}, UnnamedIf<O>{[](const O& o) { return o.lenience == 1; }},
+      .add("lenience", &O::lenience, GridKey::kList, ReadBy{"acceptance", {"rejection"}}, Label{"len"}, Range{1e-30, 1},
+           UnnamedIf<O>{[](const O& o) { return o.lenience == 1; }},
            "Leviathan's lenience l: a drafted token counts as l times as likely under the drafter, so more are kept, "
            "and no token is put out with more than 1/l of its probability. Greedy decoding keeps tokens at least l "
            "times as likely as the most likely one. 1 is lossless.")
@@ -246,7 +244,7 @@ void add_lengths(Fields<O>& fields) {
            "context; skip gives it an empty output.")
       .add("batch_size", &O::batch_size, GridKey::kList, OuterLoop{}, Label{"batch"}, Range{1, 4096}, Unit{"inputs"},
            "Inputs decoded together. Default: 1; in suites the suite's own, and baselines have the same.")
-      .add("seed", &O::seed, "Seed of all sampling. The same seed gives the same output at every batch size.")
+      .add("seed", &O::seed, "Seed of all sampling: the same outputs at every batch size, but for rounding.")
       .add("measure_alpha", &O::measure_alpha, NoResult{},
            "Measure alpha, the mean of sum_x min(p, q), when sampling (costs a pass over the vocabulary for each "
            "token; at temperature 0 it is always measured).");

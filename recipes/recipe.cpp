@@ -13,7 +13,6 @@
 #include "data/datasets/datasets.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 // Top-level tables that are not stages.
@@ -206,7 +205,8 @@ bool is_path(const RecipeStage& stage, const std::string& text) {
 
 void check_file(const std::string& text, const std::string& where, RecipeStage& stage, Problems& problems) {
   const std::string path = data::real_path(text);
-  if (!std::filesystem::exists(path)) problems.add(data::missing_path(text, where));
+  std::error_code unknown;  // as of a loop of links
+  if (!std::filesystem::exists(path, unknown)) problems.add(data::missing_path(text, where));
   stage.files.push_back(path);
 }
 
@@ -221,8 +221,17 @@ void collect_inputs(const std::vector<RecipeStage>& earlier, RecipeStage& stage,
   });
 }
 
-// Checks the keys of a recipe that are not stages: name, include and defaults.
+// Refuses names that are no names of a folder.
+void check_name(const std::string& name, const std::string& where, Problems& problems) {
+  const bool usable = std::ranges::none_of(name, [](char c) { return c == '/' || (c >= 0 && c < ' '); });
+  if (usable && !name.empty() && name != "." && name != "..") return;
+  problems.add({where, "names a folder, and cannot", "a name without '/' and control characters", brief(name), ""});
+}
+
+// Checks the keys of a recipe that are not stages: name, include and defaults; and the stages' names.
 void check_top_level(const toml::table& root, Problems& problems) {
+  if (const auto name = root["name"].value<std::string>()) check_name(*name, location_of(*root.get("name")), problems);
+  for (const std::string& name : stage_names(root)) check_name(name, location_of(*root.get(name)), problems);
   for (auto&& [key, value] : root) {
     if (value.is_table() || key.str() == "name" || key.str() == kInclude) continue;
     problems.add({.where = location_of(value),

@@ -30,7 +30,8 @@ std::string template_text(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return "";
   for (const nlohmann::json& one : value) {
-    if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
+    if (!one.is_object() || !one.contains("name") || one["name"] != "default" || !one.contains("template")) continue;
+    if (one["template"].is_string()) return one["template"];
   }
   return "";
 }

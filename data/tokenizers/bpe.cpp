@@ -11,7 +11,6 @@
 #include "base/utf8.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 std::string quoted(const std::string& piece) {
@@ -340,6 +339,12 @@ class BpeTokenizer : public Tokenizer {
                     id_of(parts_.bos)};
     if (parts_.add_bos && bos() >= 0) parts_.frame.before.push_back(bos());
     if (parts_.add_eos && eos() >= 0) parts_.frame.after.push_back(eos());
+    for (const auto* ids : {&parts_.frame.before, &parts_.frame.after}) {
+      const auto absent = std::ranges::find_if(*ids, [this](int32_t id) { return id >= vocabulary(); });
+      if (absent == ids->end()) continue;
+      throw UserError({file_.string(), "its post-processor adds an id that it has no token of",
+                       fmt::format("an id below {}", vocabulary()), std::to_string(*absent), ""});
+    }
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {

@@ -1,6 +1,7 @@
 #include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -20,21 +21,71 @@
 #include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 constexpr uint64_t kMaxModelBytes = uint64_t{256} << 20;
 constexpr const char* kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
+// Returns what stands in the fields `number` of a protocol buffer's message, and nothing behind a damaged place.
+std::vector<std::string_view> fields_of(std::string_view message, uint64_t number) {
+  const auto next_number = [&message] {
+    uint64_t value = 0, byte = 0x80;
+    for (int shift = 0; byte >= 0x80 && shift < 64 && !message.empty(); shift += 7) {
+      byte = static_cast<uint8_t>(message.front());
+      message.remove_prefix(1);
+      value |= (byte & 0x7F) << shift;
+    }
+    return value;
+  };
+  constexpr uint64_t kText = 2, kFixed[] = {0, 8, 0, 0, 0, 4, 0, 0};  // a type of fields, and the bytes of others
+  std::vector<std::string_view> found;
+  while (!message.empty()) {
+    const uint64_t key = next_number(), type = key & 7;
+    if (type == 0) next_number();
+    const uint64_t size = std::min<uint64_t>(type == kText ? next_number() : kFixed[type], message.size());
+    if (key >> 3 == number && type == kText) found.push_back(message.substr(0, size));
+    message.remove_prefix(size);
+  }
+  return found;
+}
+
+// Returns whether a map of characters leads out of its own bytes, which libsentencepiece would follow. The map is the
+// size of a double array (of Darts), the array, and texts.
+bool leads_out(std::string_view map) {
+  uint32_t size = 0;
+  if (map.size() < sizeof(size)) return false;  // libsentencepiece refuses it
+  std::memcpy(&size, map.data(), sizeof(size));
+  map.remove_prefix(sizeof(size));
+  constexpr size_t kBlock = 256;  // units, among which a character chooses
+  if (size == 0 || size >= map.size() || size % (kBlock * sizeof(uint32_t)) != 0 || map.back() != 0) return true;
+  std::vector<uint32_t> units(size / sizeof(uint32_t));
+  std::memcpy(units.data(), map.data(), size);
+  for (size_t i = 0; i < units.size(); ++i) {
+    const uint32_t unit = units[i];
+    const size_t next = i ^ (size_t{unit >> 10} << ((unit & 0x200) >> 6));
+    if (i > 0 && (unit >> 31) != 0) continue;  // a value, which matches no character
+    if (next >= units.size()) return true;
+    if ((unit & 0x100) != 0 && (units[next] & 0x7FFFFFFF) >= map.size() - size) return true;  // its value
+  }
+  return false;
+}
+
 // Loads a model file and returns its bytes. Errors: UserError for a file that is none.
 std::string load_processor(const std::filesystem::path& file, sentencepiece::SentencePieceProcessor& processor) {
   std::string model = read_file(file, kMaxModelBytes);
   const sentencepiece::util::Status status = processor.LoadFromSerializedProto(model);
-  if (!model.empty() && status.ok() && processor.GetPieceSize() > 0) return model;
-  throw UserError({.where = file.string(),
-                   .what = "not a SentencePiece model",
-                   .expected = "a file such as spiece.model or tokenizer.model",
-                   .found = model.empty() ? "an empty file" : status.ToString()});
+  if (model.empty() || !status.ok() || processor.GetPieceSize() <= 0) {
+    throw UserError({file.string(), "not a SentencePiece model", "a file such as spiece.model or tokenizer.model",
+                     model.empty() ? "an empty file" : status.ToString(), ""});
+  }
+  constexpr uint64_t kNormalizers[] = {3, 5}, kCharacterMap = 2;  // fields of sentencepiece_model.proto
+  for (const uint64_t field : kNormalizers) {
+    for (const std::string_view normalizer : fields_of(model, field)) {
+      if (std::ranges::none_of(fields_of(normalizer, kCharacterMap), leads_out)) continue;
+      throw UserError({file.string(), "its map of characters (precompiled_charsmap) is damaged", "", "", ""});
+    }
+  }
+  return model;
 }
 
 class SentencePieceTokenizer : public Tokenizer {

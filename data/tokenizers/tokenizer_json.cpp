@@ -12,7 +12,6 @@
 #include "data/tokenizers/tokenizer_files.h"
 
 namespace draftsmith::data {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,8 +100,9 @@ std::string parse_base64(const Component& component, const char* key) {
   std::vector<unsigned char> bytes(text.size());
   const int size =
       EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  if (size < 0) component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
-  return {bytes.begin(), bytes.begin() + size - std::ranges::count(text, '=')};
+  const auto filling = std::ranges::count(text, '=');
+  if (size < 0 || filling > 2) component.refuse(fmt::format("'{}' has an unusable value", key), "base64", brief(text));
+  return {bytes.begin(), bytes.begin() + size - filling};
 }
 
 std::function<std::string(const std::string&)> parse_strip(const Component& component) {

@@ -241,7 +241,8 @@ std::string SettingResult::drafter_name() const {
 }
 
 std::optional<int64_t> SettingResult::window() const {
-  return params.contains("window") ? std::optional(params.at("window").get<int64_t>()) : std::nullopt;
+  const bool known = params.contains("window") && params["window"].is_number_integer();
+  return known ? std::optional(params["window"].get<int64_t>()) : std::nullopt;
 }
 
 bool SettingResult::falls_back() const {

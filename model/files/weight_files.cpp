@@ -354,7 +354,8 @@ bool shards_count(const fs::path& index, const TensorFile& single) {
   }
   int64_t lacking = 0;
   for (const auto& [name, file] : weight_map) {
-    complete = complete && fs::is_regular_file(index.parent_path() / file);
+    std::error_code none;  // as of a name that no file can have
+    complete = complete && fs::is_regular_file(index.parent_path() / file, none);
     lacking += single.tensors().contains(name) ? 0 : 1;
   }
   const std::string name = single.file().filename().string();

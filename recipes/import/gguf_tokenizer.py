@@ -1,5 +1,6 @@
 """The tokenizer of a GGUF file as Hugging Face's and SentencePiece's files; import_gguf.py uses it."""
 
+import collections
 import struct
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
@@ -61,7 +62,7 @@ class Tokens:
         used = max([used] + [token + 1 for token in self.ids.values() if token is not None])
         self.texts, self.types = self.texts[:used], self.types[:used]
         if len(set(self.texts)) != used:
-            twice = next(text for i, text in enumerate(self.texts) if self.texts.index(text) != i)
+            twice = collections.Counter(self.texts).most_common(1)[0][0]
             raise Refusal("a token stands twice in tokenizer.ggml.tokens", "each token once", repr(twice))
 
     def text(self, role):

@@ -141,11 +141,11 @@ kind = "tokenizer"
 input = ["@wrods/train.src", "$DATA/no/such/file"]
 vocabulry = 100
 )");
-  EXPECT_THAT(error, HasSubstr("recipe.toml:2"));
-  EXPECT_THAT(error, HasSubstr("did you mean language?"));
-  EXPECT_THAT(error, HasSubstr("@wrods/train.src"));
-  EXPECT_THAT(error, HasSubstr("no/such/file"));
-  EXPECT_THAT(error, HasSubstr("vocabulry"));
+  EXPECT_THAT(error, testing::AllOf(HasSubstr("recipe.toml:2"), HasSubstr("did you mean language?"),
+                                    HasSubstr("@wrods/train.src"), HasSubstr("no/such/file"), HasSubstr("vocabulry")));
+  const std::string unknown(300, 'n');  // no system has a name as long
+  EXPECT_THAT(load_error("[a]\nkind = \"tokenizer\"\ninput = [\"" + unknown + "\"]\nvocabulry = 1\n"),
+              testing::AllOf(HasSubstr(unknown), HasSubstr("vocabulry")));
 }
 
 TEST_F(RecipeFile, MistakesInsideStagesAndDefaultsAreNamedWithTheirLine) {
@@ -161,6 +161,13 @@ TEST_F(RecipeFile, StagesHaveKindsAndReadEarlierOnes) {
   EXPECT_THAT(load_error("name = \"x\"\n"), HasSubstr("no stage"));
 }
 
+TEST_F(RecipeFile, NamesAreThoseOfFolders) {
+  for (const char* name : {"", ".", "..", "../a", "a/b", "a\\u0000"}) {
+    const std::string quoted = "\"" + std::string(name) + "\"";
+    EXPECT_THAT(load_error("[" + quoted + "]\nkind = \"language\"\n"), HasSubstr("names a folder, and cannot")) << name;
+  }
+}
+
 TEST_F(RecipeFile, AModelStartsFromOneThingOnly) {
   const std::string stage = "[t]\nkind = \"train\"\ncorpus = \".\"\ntokenizer = \".\"\n";
   EXPECT_THAT(load_error(stage), HasSubstr("one of `from` and `architecture`"));
@@ -171,13 +178,8 @@ constexpr const char* kEvaluation = R"(
 [e]
 kind = "evaluate"
 model = "."
-[[e.drafter]]
-name = "small"
-model = "."
-[[e.task]]
-name = "test"
-source = "."
-references = ["."]
+drafter = [{ name = "small", model = "." }]
+task = { name = "test", source = ".", references = ["."] }
 [[e.run]]
 method = "bild"
 )";

@@ -108,6 +108,8 @@ TEST(ChatTemplates, AMissingPythonOrJinjaIsNamed) {
   }
   EXPECT_THAT(error_with("exec python3 -I -S \"$@\""),
               AllOf(HasSubstr("No module named 'jinja2'"), HasSubstr("install")));
+  write_text(folder / "json.py", "raise SystemExit('a module of the working directory')");
+  EXPECT_EQ(error_with("cd '" + folder.path().string() + "'; exec python3 \"$@\""), "no error");
   EXPECT_THAT(error_with("echo broken >&2; exit 3"), HasSubstr("exit code 3: broken"));
   EXPECT_THAT(error_with("kill -9 $$"), HasSubstr("signal 9"));
   EXPECT_THAT(error_with("exec cat"), HasSubstr("an answer that is none"));
@@ -155,8 +157,8 @@ TEST_F(ChatFiles, TemplatesStandInTheTokenizersFiles) {
   write("tokenizer_config.json", "{\"bos_token\": {\"content\": \"<b>\"}, \"eos_token\": \"<e>\"}");
   EXPECT_THAT(template_error(), HasSubstr("a tokenizer_config.json without one"));
   write("tokenizer_config.json",
-        "{\"bos_token\": {\"content\": \"<b>\"}, \"chat_template\": [{\"name\": \"default\", \"template\": "
-        "\"{{ bos_token }}one\"}]}");
+        "{\"bos_token\": {\"content\": \"<b>\"}, \"chat_template\": [{\"name\": 5}, {\"name\": \"default\", "
+        "\"template\": \"{{ bos_token }}one\"}]}");
   EXPECT_EQ(load_chat_template(folder_.path()).render(conversation({"Hi"}), false), "<b>one");
   write("chat_template.jinja", "{{ bos_token }}two\n");
   EXPECT_EQ(load_chat_template(folder_ / "tokenizer.json").render(conversation({"Hi"}), false), "<b>two");

@@ -97,6 +97,14 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   small_tokenizer(directory / "spiece.model");
   const std::string model = read_file(directory / "spiece.model");
   EXPECT_THAT(load(model.substr(0, model.size() / 2)), HasSubstr("not a SentencePiece model"));
+  // A map of characters: its size, 256 units, and a text; libsentencepiece would follow the first unit anywhere.
+  for (const uint32_t unit : {0U, 0xFFFFFFFFU, 0x100U, 256U << 10}) {
+    std::string map(4 + 1024 + 2, '\0');
+    map[1] = 4;
+    std::memcpy(map.data() + 4, &unit, sizeof(unit));
+    const std::string normalizer = std::string("\x1a\x89\x08\x12\x86\x08", 6) + map;  // with their tags and sizes
+    EXPECT_THAT(load(model + normalizer), HasSubstr(unit == 0 ? "no error" : "map of characters")) << unit;
+  }
   EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
 }
 
