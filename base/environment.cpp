@@ -140,12 +140,16 @@ double busy_seconds(const std::string& stat, const std::vector<int>& processors,
 std::optional<ProcessorTimes> processor_times() {
   std::ifstream file("/proc/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  rusage usage{};
+  rusage usage{}, children{};  // such as commands that score outputs
   timespec clock{};
-  if (stat.empty() || getrusage(RUSAGE_SELF, &usage) != 0 || clock_gettime(CLOCK_MONOTONIC, &clock) != 0) return {};
+  if (stat.empty() || getrusage(RUSAGE_SELF, &usage) != 0 || getrusage(RUSAGE_CHILDREN, &children) != 0 ||
+      clock_gettime(CLOCK_MONOTONIC, &clock) != 0) {
+    return {};
+  }
   return ProcessorTimes{.wall = static_cast<double>(clock.tv_sec) + static_cast<double>(clock.tv_nsec) * 1e-9,
                         .busy = busy_seconds(stat, allowed_processors(), static_cast<double>(sysconf(_SC_CLK_TCK))),
-                        .own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
+                        .own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime) + seconds_of(children.ru_utime) +
+                               seconds_of(children.ru_stime)};
 }
 
 void keep_freed_memory() {

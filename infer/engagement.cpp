@@ -10,7 +10,6 @@
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
-
 namespace {
 
 // The oracle as an acceptance rule of windows of one token. Each round adds exactly one token: the rule keeps no draft,
@@ -97,8 +96,8 @@ EngagedOutputs engage(const GenerationModels& models, const EngagementQuestion& 
   throw_if_failed(results);
   for (GenerationResult& result : results) {
     outputs.tokens += std::ssize(result.ids);
-    // Drafts are kept whole, so all other tokens are the large model's.
-    if (!oracle) outputs.engaged += std::ssize(result.ids) - result.stats.accepted;
+    // Drafts are kept whole up to the output's end, so all other tokens are the large model's.
+    if (!oracle) outputs.engaged += std::ssize(result.ids) - (result.stats.accepted - result.stats.cut);
     outputs.ids.push_back(std::move(result.ids));
   }
   return outputs;

@@ -161,6 +161,7 @@ class TaskComparison {
     untested_ = untested_ || (is_positive(rate.ratio.value) && !rate.has_interval());
     const SpeedChange& change = limits_.by_tokens_per_second ? rate : speedup;
     const bool noise = a.repeats || (change.has_interval() && !change.significant());
+    if (limits_.slower && std::isfinite(change.first) && !std::isfinite(change.second)) fail(a, "has no speed");
     if (limits_.slower && change.ratio.value < 1 - *limits_.slower && !noise) {
       fail(a, fmt::format("slower by {:.1f} % ({} {:.2f} → {:.2f})", 100 * (1 - change.ratio.value),
                           limits_.by_tokens_per_second ? "tokens/s" : "speedup", change.first, change.second));
@@ -175,11 +176,14 @@ class TaskComparison {
                                            const SettingLines* b_lines) {
     const metrics::NamedScore* first = a.quality.find(score_.leading_score());
     const metrics::NamedScore* second = b.quality.find(score_.leading_score());
-    if (!comparable_ || first == nullptr || second == nullptr || !std::isfinite(first->value + second->value))
+    if (!comparable_ || first == nullptr || second == nullptr || !std::isfinite(first->value + second->value)) {
+      if (limits_.worse && (first != nullptr || second != nullptr)) fail(a, "has no comparable quality");
       return {};
+    }
     double p = NAN;
     if (a_lines != nullptr && b_lines != nullptr && a_lines->statistics.lines() > 0 &&
         a_lines->statistics.width == b_lines->statistics.width &&
+        a_lines->statistics.width >= score_.statistics({{}, {}, {}}).width &&
         a_lines->statistics.lines() == b_lines->statistics.lines()) {
       p = metrics::paired_bootstrap(b_lines->statistics, a_lines->statistics, score_.function(), resampling_).p_value;
     }
@@ -235,7 +239,7 @@ std::vector<infer::PhaseSeconds> times_of(const nlohmann::json& entry, const std
   return times;
 }
 
-// Adds the line of a file to its setting. Errors: nlohmann::json::exception.
+// Adds the line of a file to its setting. Errors: std::invalid_argument, nlohmann::json::exception.
 void add_line(const nlohmann::json& entry, Lines& lines) {
   SettingLines& setting = lines[{entry.at("task"), entry.at("run")}];
   LineRecord& record = setting.records.emplace_back();
@@ -246,6 +250,9 @@ void add_line(const nlohmann::json& entry, Lines& lines) {
   if (entry.contains("failure")) record.failure = entry.at("failure").get<std::string>();
   if (!entry.contains("statistics")) return;
   const auto statistics = entry.at("statistics").get<std::vector<double>>();
+  if (!setting.statistics.values.empty() && setting.statistics.width != std::ssize(statistics)) {
+    throw std::invalid_argument("its statistics are not as many as those of the lines before");
+  }
   setting.statistics.width = std::ssize(statistics);
   setting.statistics.values.insert(setting.statistics.values.end(), statistics.begin(), statistics.end());
 }
@@ -260,7 +267,7 @@ Lines load_lines(const std::filesystem::path& file) {
     ++number;
     try {
       add_line(nlohmann::json::parse(text), lines);
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const std::exception& error) {
       throw UserError({.where = fmt::format("{}:{}", file.string(), number),
                        .what = "is no line of an evaluation",
                        .expected = "an object with task, run, turn, tokens, seconds and decode_seconds",

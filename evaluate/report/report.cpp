@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -69,7 +70,8 @@ Best best_settings(const TaskResult& task, const metrics::Metric& style) {
     if (!counts(setting, task)) continue;
     const bool lossless = setting.lossless_check.value_or(false);
     const auto& difference = setting.quality.difference;
-    if (lossless && (best.lossless == nullptr || speedup_of(&setting) > speedup_of(best.lossless))) {
+    const auto rank = [](const SettingResult& one) { return std::pair(is_faster(one), speedup_of(&one)); };
+    if (lossless && (best.lossless == nullptr || rank(setting) > rank(*best.lossless))) {
       best.lossless = &setting;
     }
     if (lossless || !difference || !std::isfinite(difference->value)) continue;
@@ -77,7 +79,8 @@ Best best_settings(const TaskResult& task, const metrics::Metric& style) {
     const bool near = is_faster(setting) && loses_little(setting, style);
     if (near && speedup_of(&setting) > speedup_of(best.near)) best.near = &setting;
   }
-  if (speedup_of(best.near) <= speedup_of(best.lossless)) best.near = nullptr;
+  const bool faster = best.lossless != nullptr && is_faster(*best.lossless);
+  if (faster && speedup_of(best.near) <= speedup_of(best.lossless)) best.near = nullptr;
   return best;
 }
 

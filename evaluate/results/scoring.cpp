@@ -39,6 +39,7 @@ metrics::LineStatistics statistics_of(const metrics::Metric& metric, const std::
 
 // Returns the measured settings of the member's group, with what they lose of the leading score.
 std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Setting& member) {
+  if (!measured.statistics.contains(baseline_of(member).label)) return {};  // it failed
   const auto metric = task_metric(*measured.task);
   const auto score_of = [&](const std::string& label) { return metric->score(measured.statistics.at(label).sum(), 0); };
   const double baseline = score_of(baseline_of(member).label);
@@ -47,9 +48,10 @@ std::vector<ChosenSetting> candidates_of(const MeasuredTask& measured, const Set
     if (setting.group != member.group || setting.choose_on != member.choose_on) continue;
     const Speed speed =
         measure_speed(measured.records.at(setting.label), measured.records.at(baseline_of(setting).label));
+    const double drop = metric->loss(baseline, score_of(setting.label)) / metric->point();
     candidates.push_back({.on = member.choose_on,
                           .setting = setting.label,
-                          .drop_there = metric->loss(baseline, score_of(setting.label)) / metric->point(),
+                          .drop_there = setting.follows_target() ? std::min(drop, 0.0) : drop,  // else of rounding
                           .speedup_there = std::isfinite(speed.speedup.value) ? speed.speedup.value : 0});
   }
   return candidates;

@@ -21,7 +21,6 @@
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
-
 namespace {
 
 // ---- Checks of one [[run]]
@@ -178,7 +177,10 @@ bool share_lines(const TaskOptions& a, const TaskOptions& b) {
   const auto end = [](const TaskOptions& task) {
     return task.limit > 0 ? task.skip + task.limit : std::numeric_limits<int64_t>::max();
   };
-  return same && a.separator == b.separator && a.skip < end(b) && b.skip < end(a);
+  if (!same || a.separator != b.separator) return false;
+  if (a.categories == b.categories) return a.skip < end(b) && b.skip < end(a);
+  const auto wanted = [&](const std::string& category) { return std::ranges::count(b.categories, category) > 0; };
+  return a.categories.empty() || b.categories.empty() || std::ranges::any_of(a.categories, wanted);
 }
 
 // Requires other lines for choosing settings than for reporting them: the best of several proves nothing.

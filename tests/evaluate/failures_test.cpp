@@ -101,6 +101,10 @@ TEST_F(FailingSuite, WhereAllSettingsOfAChoiceFailTheChosenRowIsMissing) {
   EXPECT_THAT(failure(results.tasks[0]), HasSubstr("bild.small.FB0.5.RB5 | decoding"));
   EXPECT_EQ(failure(results.tasks[1]), "bild.small.drop0 | choosing | no setting of bild.small was measured on val\n");
   EXPECT_THAT(names(results.tasks[1]), ElementsAre("greedy", "A/A greedy", "assisted.small"));
+  suite_.options.run[0].lists[&DecodeOptions::batch_size] = {4};
+  FakeEngine other;
+  kill(other, "greedy.batch4", true, std::runtime_error("no luck"));
+  EXPECT_THAT(failure(suite_.evaluate(other).results.tasks[1]), HasSubstr("no setting of bild.small"));
 }
 
 TEST_F(FailingSuite, DraftersThatCannotBeMeasuredKeepTheirSettings) {

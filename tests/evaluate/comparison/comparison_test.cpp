@@ -96,6 +96,8 @@ TEST_F(Comparisons, WorseQualityFailsIfItIsMoreThanNoise) {
   EXPECT_THAT(compared({.slower = {}, .worse = 90}).failures, IsEmpty());
   worse(40);
   EXPECT_THAT(compared({.slower = {}, .worse = 0}).failures, IsEmpty());
+  write_file_atomic(file("second"), replace_all(read_file(file("second")), "case:mixed", "case:lc"));
+  EXPECT_THAT(compared({.slower = {}, .worse = 0}).failures, Contains(HasSubstr("no comparable quality")));
 }
 
 TEST_F(Comparisons, NewAndMissingSettingsAreNamed) {
@@ -117,6 +119,10 @@ TEST_F(Comparisons, WithoutLinesOnlyTheTestsAreMissing) {
   write_file_atomic(suite_.directory / "first/lines.jsonl", "{\"task\":\"test\"}\n");
   EXPECT_THAT(error_of([&] { load_evaluation(file("first")); }),
               AllOf(HasSubstr("lines.jsonl:1"), HasSubstr("no line of an evaluation")));
+  const std::string line =
+      R"({"task":"t","run":"r","turn":0,"tokens":1,"seconds":[],"decode_seconds":[],"statistics":)";
+  write_file_atomic(suite_.directory / "first/lines.jsonl", line + "[1]}\n" + line + "[1,2]}\n");
+  EXPECT_THAT(error_of([&] { load_evaluation(file("first")); }), HasSubstr("lines.jsonl:2"));
 }
 
 }  // namespace

@@ -51,6 +51,11 @@ TEST(Headline, OfAnErrorRateTakesTheFastestThatAddsLittle) {
 TEST(Headline, SaysWhenNothingIsFasterAndStandsWithoutLosslessSettings) {
   EXPECT_EQ(headline(made_task({made_lossless("assisted.small", "assisted", 1.03)})),
             "No lossless method is measurably faster (the best: 1.03 ±0.05 ×, assisted.small).");
+  SettingResult unsure = made_lossless("assisted.lookup", "assisted", 1.36);
+  unsure.speed.speedup.interval = {0.6, 2.2};
+  EXPECT_THAT(headline(made_task({unsure, made_lossless("assisted.small", "assisted", 1.2)})), HasSubstr("up to 1.20"));
+  EXPECT_THAT(headline(made_task({unsure, made_setting("bild.small", "bild", 1.3, 29.5, "small")})),
+              HasSubstr("the best within one point of BLEU is 1.30"));
   EXPECT_EQ(headline(made_task({made_setting("bild.small", "bild", 2, 29.5, "small")})),
             "The best within one point of BLEU is 2.00 ±0.05 × as fast (bild.small, -0.50).");
   EXPECT_EQ(headline(made_task({})), "");

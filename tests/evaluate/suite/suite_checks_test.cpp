@@ -119,9 +119,20 @@ TEST(EvaluationChecks, SettingsAreNotChosenOnTheLinesTheyAreReportedOn) {
   EXPECT_THAT(problems_of(options), HasSubstr("are reported on"));
   options.task.back().skip = 20;
   EXPECT_EQ(problems_of(options), "");
+  const SuiteOptions apart = options;
   options.task.back().skip = 0;
   options.run[0].choose_on = "";  // nothing is chosen
   EXPECT_EQ(problems_of(options), "");
+  options = apart;
+  for (TaskOptions& task : options.task) {
+    task.source.clear();
+    task.references.clear();
+    task.jsonl = "val.jsonl";
+  }
+  options.task.front().categories = {"qa"};  // whose first 20 lines are anywhere
+  EXPECT_THAT(problems_of(options), HasSubstr("are reported on"));
+  options.task.back().categories = {"rag"};
+  EXPECT_THAT(problems_of(options), ::testing::Not(HasSubstr("are reported on")));
 }
 
 TEST(EvaluationChecks, OptionsThatARunDoesNotReadAreNeitherLabelsNorGrids) {
