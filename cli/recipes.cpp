@@ -24,7 +24,6 @@
 #include "recipes/stage.h"
 
 namespace draftsmith::cli {
-
 namespace {
 
 struct TrainFlags {
@@ -131,7 +130,9 @@ Action add_train(CLI::App& app) {
   app.add_option("recipe", flags->recipe, "Recipe (TOML)")->required()->type_name("RECIPE.toml");
   app.add_option("--work", flags->work, "Directory of the stages' directories (default: work/NAME)")->type_name("DIR");
   app.add_option("--until", flags->until, "Last stage to run")->type_name("STAGE");
-  app.add_flag("--fresh", flags->fresh, "Redo every stage; existing results are kept under another name");
+  app.add_flag(
+      "--fresh", flags->fresh,
+      "Redo every stage, and keep what is there under other names; to go on after an interruption, leave it out");
   app.add_option("--timeout", flags->timeout,
                  "Of several processes (torchrun): seconds to wait for the others at the start and in a training step")
       ->capture_default_str()

@@ -22,7 +22,6 @@
 #include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
-
 namespace {
 
 constexpr const char* kDoneName = "DONE";
@@ -184,14 +183,28 @@ void require_same_run(const Recipe& recipe, size_t count, const PipelineOptions&
   }
 }
 
-// Makes the stage's directory and the link to it. With --fresh, first renames an existing directory.
-void prepare_directory(const RecipeStage& stage, const PipelineOptions& options,
-                       const std::filesystem::path& directory) {
-  if (options.fresh && std::filesystem::exists(directory)) {
-    std::filesystem::rename(directory, unused_name(directory));
+// Renames all directories of the recipe's stages, so that a run with --fresh goes on without it.
+void set_aside(const Recipe& recipe, const std::filesystem::path& work) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(work)) {
+    const std::string name = entry.path().filename();
+    if (!entry.is_directory() || entry.is_symlink()) continue;
+    const auto made = [&](const RecipeStage& stage) {  // as stage_directory() names it
+      return name.size() == stage.name.size() + 9 && name.starts_with(stage.name + "-");
+    };
+    if (std::ranges::any_of(recipe.stages, made)) found.push_back(entry.path());
   }
-  make_directories(directory);
-  replace_link(options.work / stage.name, directory);
+  for (const auto& directory : found) std::filesystem::rename(directory, unused_name(directory));
+}
+
+// Removes what AtomicPath left of a killed run.
+void remove_leftovers(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) found.push_back(entry.path());
+  }
+  for (const auto& path : found) std::filesystem::remove_all(path);
 }
 
 // Runs one stage in its directory: in all processes, or in the leader while the others wait. Returns false if it was
@@ -201,9 +214,11 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   ProcessGroup& world = *options.execution.world;
   bool finished = false;
   if (world.leads()) {
-    prepare_directory(stage, options, directory);
+    make_directories(directory);
+    replace_link(options.work / stage.name, directory);
     const auto existing = read_done(directory);
     finished = existing && existing->hash == done.hash;
+    if (!finished) remove_leftovers(directory);
   }
   finished = !world.from_leader("preparing stage " + stage.name, finished ? "finished" : "").empty();
   if (finished) return false;
@@ -220,6 +235,7 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
   done.seconds = watch.seconds();
   done.finished = now_utc();
   if (world.leads()) write_done(directory, std::move(done));
+  world.wait_for_all("finishing stage " + stage.name);  // hashes of large files take longer than others wait
   return true;
 }
 
@@ -253,6 +269,7 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
   if (world.leads()) {
     make_directories(options.work);
     lock.emplace(options.work);
+    if (options.fresh) set_aside(recipe, options.work);
   }
   require_same_run(recipe, count, options);
   std::map<std::string, std::string> hashes;

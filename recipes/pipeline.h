@@ -42,7 +42,7 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
 struct PipelineOptions {
   std::filesystem::path work;  // directory of the stages' directories; empty: work/<name of the recipe>
   std::string until;           // last stage to run; empty: all
-  bool fresh = false;          // redo every stage and keep old directories under other names
+  bool fresh = false;          // redo every stage and keep the recipe's old directories under other names
   Execution execution;
 };
 

@@ -103,9 +103,6 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   return describe_pruning(whole->config(), pruned->config(), evidence.token_counts);
 }
 
-// ---- kind = "prune": cuts a smaller model out of a trained one
-// Makes model/, for a train stage's `from` or a drafter.
-
 namespace {
 
 struct PruneStageOptions : model::PruneOptions {
@@ -118,12 +115,9 @@ struct PruneStageOptions : model::PruneOptions {
   }
 };
 
-// Starts from the beginning after an interruption, since pruning takes little time; removes files of a killed run.
+// Starts from the beginning after an interruption, since pruning takes little time.
 void run_prune(const PruneStageOptions& options, const StageContext& run) {
-  for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
-    const std::string name = entry.path().filename();
-    if (name == "model" || name.starts_with(".model")) std::filesystem::remove_all(entry.path());
-  }
+  std::filesystem::remove_all(run.directory / "model");
   log_info("  {}", prune_directory(options.model, run.directory / "model", options));
 }
 

@@ -211,11 +211,8 @@ struct NgramStageOptions : data::NgramOptions {
   }
 };
 
-// Starts from the beginning after an interruption, since counting takes seconds; removes files of a killed run.
+// Starts from the beginning after an interruption, since counting takes seconds.
 void run_ngram(const NgramStageOptions& options, const StageContext& run) {
-  for (const auto& entry : std::filesystem::directory_iterator(run.directory)) {
-    if (entry.path().filename().string().starts_with(".ngram.h5")) std::filesystem::remove_all(entry.path());
-  }
   Progress progress({.style = run.execution.progress(),
                      .title = "counting",
                      .unit = "examples",

@@ -104,6 +104,9 @@ TEST_F(Pipeline, FreshKeepsTheOldUnderAnotherName) {
   run(recipe(1, 1), "", true);
   EXPECT_THAT(log_, ElementsAre("a", "b"));
   EXPECT_TRUE(fs::exists(fs::path(directory.string() + ".old1") / "mine.txt"));
+  run(recipe(1, 1), "a", true);
+  run(recipe(1, 1));
+  EXPECT_THAT(log_, ElementsAre("b")) << "which the run with --fresh had not come to";
 }
 
 TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
@@ -116,12 +119,17 @@ TEST_F(Pipeline, ASecondRunInTheSameWorkDirectoryIsRefused) {
 
 TEST_F(Pipeline, AFailedStageLeavesNoDoneAndKeepsEarlierStages) {
   StageKind failing = kind_;
-  failing.run = [](const toml::table&, const StageContext&) { throw RunError({.where = "here", .what = "failed"}); };
+  failing.run = [](const toml::table&, const StageContext& context) {
+    write_file_atomic(context.directory / ".model.tmp-1-2-3", "of a killed run");
+    throw RunError({.where = "here", .what = "failed"});
+  };
   Recipe broken = recipe(1, 1);
   broken.stages[1].kind = &failing;
   EXPECT_THROW(run(broken), RunError);
   EXPECT_TRUE(fs::exists(work_ / "a" / "DONE"));
   EXPECT_FALSE(fs::exists(work_ / "b" / "DONE"));
+  run(recipe(1, 1));
+  EXPECT_FALSE(fs::exists(work_ / "b" / ".model.tmp-1-2-3"));
 }
 
 TEST_F(Pipeline, AskedToStopItBeginsNoFurtherStage) {
