@@ -219,6 +219,10 @@ double Candidate::score() const {
   return speedup > 1 ? speedup : 1 - std::max(0.0, pays_from().value_or(2) - alpha);
 }
 
+std::pair<bool, double> Candidate::rank(bool for_gguf) const {
+  return {(!for_gguf || refusals.at("gguf").empty()) && score() >= 1.1, score()};
+}
+
 std::vector<Candidate> measure_candidates(const CandidateInputs& inputs) {
   WholeTarget whole{.read = model::load_model(inputs.target.directory, {.pack = false}), .moved = nullptr};
   const TransformerConfig& target = whole.read->config();

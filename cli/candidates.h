@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "evaluate/theory/formulas.h"
@@ -57,6 +58,8 @@ struct Candidate {
   int64_t window() const { return best(std::max(alpha, pays_from().value_or(1))).window; }
   // Returns the expected speedup; up to 1, how near the assumed alpha is to one that pays.
   double score() const;
+  // Returns what a choice goes by. For GGUF, drafters that it holds come first if theory expects at least 1.1 of them.
+  std::pair<bool, double> rank(bool for_gguf) const;
 };
 
 struct CandidateInputs {

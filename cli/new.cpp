@@ -298,13 +298,9 @@ bool may_be_chosen(const Candidate& one, const NewFlags& flags) {
 }
 
 // Chooses the candidate with the best expected speedup whose training fits the hours; where they are too few, the one
-// that takes least. Drafters in a GGUF target's own format come first if theory expects 1.1 of them. Errors: UserError
-// for kinds that the target does not have, and for a disk without room.
+// that takes least. Errors: UserError for kinds that the target does not have, and for a disk without room.
 void choose(Starter& starter, const NewFlags& flags, double hours) {
-  const bool any_format = flags.format != "gguf" || !flags.kind.empty();
-  const auto rank = [&](const Candidate& one) {
-    return std::pair((any_format || one.refusals.at("gguf").empty()) && one.score() >= 1.1, one.score());
-  };
+  const bool for_gguf = flags.format == "gguf" && flags.kind.empty();
   double fewest = std::numeric_limits<double>::infinity();
   for (Candidate& one : starter.candidates) {
     if (one.kind == nullptr) continue;
@@ -312,7 +308,7 @@ void choose(Starter& starter, const NewFlags& flags, double hours) {
     one.minutes = schedule.training / 60;
     if (!may_be_chosen(one, flags)) continue;
     fewest = std::min(fewest, schedule.least_hours);
-    const bool better = starter.chosen == nullptr || rank(one) > rank(*starter.chosen);
+    const bool better = starter.chosen == nullptr || one.rank(for_gguf) > starter.chosen->rank(for_gguf);
     if (schedule.least_hours > hours || !better) continue;
     starter.chosen = &one;
     starter.schedule = schedule;

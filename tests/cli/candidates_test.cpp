@@ -42,6 +42,16 @@ TEST(Candidates, PayFromTheCostRatioOn) {
   EXPECT_EQ(never.window(), 0);
 }
 
+TEST(Candidates, ForGgufThoseThatItHoldsComeFirstIfTheyAreWorthIt) {
+  for (const double alpha : {0.3, 0.8}) {  // 0.3: nothing to gain by a drafter of 0.3 steps
+    Candidate held = costing(kLayers, 0.3, alpha);
+    held.refusals["gguf"] = "";
+    const Candidate faster = costing(kOther, 0.05, alpha);
+    EXPECT_GT(faster.rank(false), held.rank(false));
+    EXPECT_EQ(held.rank(true) > faster.rank(true), alpha == 0.8);
+  }
+}
+
 TEST(Candidates, TheTextSaysWhatTheChoiceRestsOn) {
   std::vector<Candidate> all = {costing(kLayers, 0.55, 0.3), costing(kOther, 0.1, 0.3), costing(kLayers, 1.5, 0.3)};
   all.back().layers = 8;

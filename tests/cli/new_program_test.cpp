@@ -1,5 +1,4 @@
 // `draftsmith new`: the recipe that it writes is valid, and training runs it to the verdict; mistakes come first.
-#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -213,18 +212,6 @@ TEST_F(NewProgram, OneTypeServesPromptsAndAnswers) {
     const std::string text = read_file(path(dtype + ".toml"));
     EXPECT_EQ(text.find("dtype = \"bf16\"\nchat = true\ncount = ") != std::string::npos, dtype == "bf16") << text;
     EXPECT_THAT(run_here({"validate", path(dtype + ".toml")}).out, HasSubstr("no errors"));
-  }
-}
-
-// A GGUF file that was imported before stands for that directory.
-TEST_F(NewProgram, AGgufTargetGetsAGgufDrafterWhereThatIsWorthIt) {
-  for (const auto& [target, alpha, format] :
-       {std::array<std::string, 3>{"llama", "1", "gguf"}, {"padded", "0.3", "vllm"}}) {
-    write_text(path(target + ".gguf"), "");
-    fs::copy(path(target), path(target + "-imported"));
-    const std::string out = path(target + "-of-gguf.toml");
-    ASSERT_EQ(make(target + ".gguf", {"--alpha", alpha, "--hours", "0.2", "--out", out}).exit_code, 0);
-    EXPECT_THAT(read_file(out), HasSubstr("format = \"" + format + "\"")) << target;
   }
 }
 
