@@ -183,20 +183,6 @@ void require_same_run(const Recipe& recipe, size_t count, const PipelineOptions&
   }
 }
 
-// Renames all directories of the recipe's stages, so that a run with --fresh goes on without it.
-void set_aside(const Recipe& recipe, const std::filesystem::path& work) {
-  std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(work)) {
-    const std::string name = entry.path().filename();
-    if (!entry.is_directory() || entry.is_symlink()) continue;
-    const auto made = [&](const RecipeStage& stage) {  // as stage_directory() names it
-      return name.size() == stage.name.size() + 9 && name.starts_with(stage.name + "-");
-    };
-    if (std::ranges::any_of(recipe.stages, made)) found.push_back(entry.path());
-  }
-  for (const auto& directory : found) std::filesystem::rename(directory, unused_name(directory));
-}
-
 // Removes what AtomicPath left of a killed run.
 void remove_leftovers(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> found;
@@ -261,6 +247,29 @@ std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std
   return sha256(identity.dump());
 }
 
+namespace {
+
+// Returns what identifies the first `count` stages: options and the hashes of inputs.
+std::vector<Done> plan_stages(const Recipe& recipe, size_t count) {
+  const LongWork work("no stage was begun");
+  std::map<std::string, std::string> hashes;
+  RememberedHashes known;
+  std::vector<Done> planned;
+  for (const RecipeStage& stage : std::span(recipe.stages).first(count)) {
+    Done& done = planned.emplace_back();
+    done.stage = stage.name;
+    done.kind = stage.kind->name;
+    done.version = stage.kind->version;
+    done.options = stage.checked.options;
+    for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
+    for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
+    done.hash = hashes[stage.name] = stage_hash(stage, done.inputs);
+  }
+  return planned;
+}
+
+}  // namespace
+
 std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options) {
   if (options.work.empty()) options.work = std::filesystem::path("work") / recipe.name;
   const size_t count = stages_to_run(recipe, options.until);
@@ -269,30 +278,23 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
   if (world.leads()) {
     make_directories(options.work);
     lock.emplace(options.work);
-    if (options.fresh) set_aside(recipe, options.work);
   }
   require_same_run(recipe, count, options);
-  std::map<std::string, std::string> hashes;
-  RememberedHashes known;
+  const std::vector<Done> planned = plan_stages(recipe, options.fresh ? recipe.stages.size() : count);
+  if (options.fresh && world.leads()) {  // all at once, so that an interrupted run goes on without --fresh
+    for (const Done& done : planned) {
+      const auto old = stage_directory(options.work, done.stage, done.hash);
+      if (std::filesystem::exists(old)) std::filesystem::rename(old, unused_name(old));
+    }
+  }
   std::vector<StageResult> results;
   for (size_t i = 0; i < count; ++i) {
     throw_if_stop_requested(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
     const RecipeStage& stage = recipe.stages[i];
-    Done done{.stage = stage.name,
-              .kind = stage.kind->name,
-              .version = stage.kind->version,
-              .options = stage.checked.options};
-    for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
-    {
-      const LongWork work(fmt::format("{} of {} stages are finished; run it again to continue", i, count));
-      for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
-    }
-    done.hash = stage_hash(stage, done.inputs);
-    world.require_same("the input files of stage " + stage.name, done.hash);
-    const auto directory = stage_directory(options.work, stage.name, done.hash);
+    world.require_same("the input files of stage " + stage.name, planned[i].hash);
+    const auto directory = stage_directory(options.work, stage.name, planned[i].hash);
     log_info("[{}/{}] {} ({})", i + 1, count, stage.name, stage.kind->name);
-    const bool skipped = !finish_stage(stage, done, options, directory);
-    hashes[stage.name] = done.hash;
+    const bool skipped = !finish_stage(stage, planned[i], options, directory);
     log_info("[{}/{}] {} {}: {}", i + 1, count, stage.name, skipped ? "was finished" : "finished", directory.string());
     results.push_back({.stage = stage.name, .directory = directory, .skipped = skipped});
   }

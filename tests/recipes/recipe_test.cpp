@@ -161,6 +161,14 @@ TEST_F(RecipeFile, StagesHaveKindsAndReadEarlierOnes) {
   EXPECT_THAT(load_error("name = \"x\"\n"), HasSubstr("no stage"));
 }
 
+TEST_F(RecipeFile, WhatIsReadWithATokenizerCountsAsItsStagesInput) {
+  for (const char* name : {"tokenizer.json", "chat_template.jinja"})
+    write_file_atomic(folder_ / name, std::string("{}"));
+  const std::string file = (folder_ / "tokenizer.json").string(), keys = "source = \".\"\ntarget = \".\"\n";
+  const Recipe recipe = load("[a]\nkind = \"corpus\"\ntokenizer = \"" + file + "\"\n" + keys);
+  EXPECT_THAT(recipe.stages[0].files, testing::Contains(testing::EndsWith("chat_template.jinja")));
+}
+
 TEST_F(RecipeFile, NamesAreThoseOfFolders) {
   for (const char* name : {"", ".", "..", "../a", "a/b", "a\\u0000"}) {
     const std::string quoted = "\"" + std::string(name) + "\"";
