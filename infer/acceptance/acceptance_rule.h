@@ -99,8 +99,6 @@ class WatchedRule final : public AcceptanceRule {
   Watch watch_;
 };
 
-// ---- Shared by rules
-
 // Returns whether each position holds a token that its row drafted, bool [B,G].
 at::Tensor drafted_positions(const Verification& verification);
 // Returns the random numbers of the next `count` new tokens, on the logits' device: fp64 [B,count].

@@ -24,8 +24,6 @@ struct TensorToStore {
 // write.
 void write_safetensors(const std::filesystem::path& file, std::vector<TensorToStore> tensors);
 
-// ---- The weights of a model directory
-
 // Writes tensors as model.safetensors or, if they take more than `shard_bytes`, as shards of at most that many bytes
 // (at least one tensor in each) with an index. Errors: as write_safetensors.
 void write_weight_files(const std::filesystem::path& directory, const std::vector<TensorToStore>& tensors,

@@ -39,8 +39,6 @@ class GivenParameters final : public ParameterSource {
   const std::map<std::string, at::Tensor>& parameters_;
 };
 
-// ---- Choices that the layers are built with
-
 // RMS norm times w, layer norm, or RMS norm times 1 + w (Gemma).
 enum class Norm { kRms, kLayer, kRmsPlusOne };
 

@@ -62,8 +62,6 @@ at::ScalarType parameter_dtype(const TransformerConfig& config, const std::strin
 // Returns the sinusoids of Positions::kSinusoid of all positions, fp32 [P,D]; position 0 is the first row.
 at::Tensor sinusoids(const TransformerConfig& config);
 
-// ---- Initial weights of a model that is trained from scratch
-
 // The normal distribution of a parameter's initial values; a deviation of 0 is a constant.
 struct InitialValues {
   double mean = 0;

@@ -145,9 +145,8 @@ TEST_F(GenerateProgram, PromptsBeyondTheContextAreRefusedCutOrSkipped) {
   const ProgramResult refused = generate({"--max-new-tokens", "4"}, input);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.out, "");  // nothing before all prompts are known to fit
-  EXPECT_THAT(refused.err, HasSubstr("input 2: the prompt leaves no room"));
-  EXPECT_THAT(refused.err, HasSubstr("fewer than 24 tokens"));
-  EXPECT_THAT(refused.err, HasSubstr("40 tokens"));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("input 2: the prompt leaves no room"), HasSubstr("fewer than 24 tokens"),
+                                 HasSubstr("40 tokens")));
 
   std::string long_line;
   for (int i = 0; i < 40; ++i) long_line += "7 ";
