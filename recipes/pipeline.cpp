@@ -234,21 +234,6 @@ size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   throw UserError(unknown_name("stage", until, names, "--until"));
 }
 
-}  // namespace
-
-std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes) {
-  // The hash of an input depends on its content, not on its place; the options contain the name in the recipe.
-  std::vector<std::string> contents;
-  for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
-  const nlohmann::json identity = {{"kind", stage.kind->name},
-                                   {"version", stage.kind->version},
-                                   {"options", stage.checked.identity},
-                                   {"inputs", contents}};
-  return sha256(identity.dump());
-}
-
-namespace {
-
 // Returns what identifies the first `count` stages: options and the hashes of inputs.
 std::vector<Done> plan_stages(const Recipe& recipe, size_t count) {
   const LongWork work("no stage was begun");
@@ -269,6 +254,17 @@ std::vector<Done> plan_stages(const Recipe& recipe, size_t count) {
 }
 
 }  // namespace
+
+std::string stage_hash(const RecipeStage& stage, const std::map<std::string, std::string>& input_hashes) {
+  // The hash of an input depends on its content, not on its place; the options contain the name in the recipe.
+  std::vector<std::string> contents;
+  for (const auto& [name, hash] : input_hashes) contents.push_back(hash);
+  const nlohmann::json identity = {{"kind", stage.kind->name},
+                                   {"version", stage.kind->version},
+                                   {"options", stage.checked.identity},
+                                   {"inputs", contents}};
+  return sha256(identity.dump());
+}
 
 std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions options) {
   if (options.work.empty()) options.work = std::filesystem::path("work") / recipe.name;

@@ -129,14 +129,14 @@ class CharacterMap {
 
   // Returns what replaces a text: the value of the shortest key that it begins with.
   std::optional<std::string_view> replacement(std::string_view text) const {
-    size_t at = offset_of(units_.front());
+    size_t at = double_array_offset(units_.front());
     for (const char c : text) {
       const auto byte = static_cast<uint8_t>(c);
       at ^= byte;
       if (byte == 0 || at >= units_.size()) return std::nullopt;
       const uint32_t unit = units_[at];
       if ((unit & 0x800000FF) != byte) return std::nullopt;
-      at ^= offset_of(unit);
+      at ^= double_array_offset(unit);
       if ((unit >> 8 & 1) == 0) continue;
       const size_t first = at < units_.size() ? units_[at] & 0x7FFFFFFF : texts_.size();
       if (first >= texts_.size() || (static_cast<uint8_t>(texts_[first]) & 0xC0) == 0x80) return std::nullopt;
@@ -144,8 +144,6 @@ class CharacterMap {
     }
     return std::nullopt;
   }
-
-  static size_t offset_of(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); }
 
   std::vector<uint32_t> units_;
   std::string texts_;

@@ -29,6 +29,10 @@ std::string nfc(std::string_view text);
 // grapheme clusters of less than 6 bytes, else to characters, by the shortest rule that the text begins with, as in
 // `tokenizers`. Errors: UserError at `where` for bytes that are no such rules.
 std::function<std::string(const std::string&)> precompiled(const std::string& bytes, const std::string& where);
+// Returns what the place of a unit of such an array (Darts') is combined with, by XOR, to find those that follow it.
+inline size_t double_array_offset(uint32_t unit) {
+  return size_t{unit >> 10} << ((unit & 0x200) >> 6);
+}
 
 // Return the letters (\p{L}) and numbers (\p{N}) of Unicode 16, equal to Oniguruma 6.9.10, the engine of Hugging Face
 // `tokenizers`: ids must not depend on the Unicode version of the machine's libraries.

@@ -62,8 +62,8 @@ bool leads_out(std::string_view map) {
   std::memcpy(units.data(), map.data(), size);
   for (size_t i = 0; i < units.size(); ++i) {
     const uint32_t unit = units[i];
-    const size_t next = i ^ (size_t{unit >> 10} << ((unit & 0x200) >> 6));
     if (i > 0 && (unit >> 31) != 0) continue;  // a value, which matches no character
+    const size_t next = i ^ double_array_offset(unit);
     if (next >= units.size()) return true;
     if ((unit & 0x100) != 0 && (units[next] & 0x7FFFFFFF) >= map.size() - size) return true;  // its value
   }
