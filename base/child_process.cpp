@@ -25,10 +25,6 @@ namespace {
 
 constexpr size_t kKeptErrors = 4000;  // bytes
 
-void make_nonblocking(int descriptor) {
-  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-}
-
 // While it exists, this thread's writes to a closed pipe fail with EPIPE and raise no signal.
 class NoPipeSignal {
  public:
@@ -83,7 +79,9 @@ ChildProcess::ChildProcess(std::vector<std::string> arguments) {
   in_.close_read();
   out_.close_write();
   err_.close_write();
-  for (const int end : {in_.write_end(), out_.read_end(), err_.read_end()}) make_nonblocking(end);
+  for (const int end : {in_.write_end(), out_.read_end(), err_.read_end()}) {
+    fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
+  }
 }
 
 ChildProcess::~ChildProcess() {

@@ -12,10 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/device.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "base/registry.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "infer/decode_options.h"
@@ -202,8 +200,6 @@ UserError command_line_error(const CLI::App& called, const CLI::ParseError& erro
   if (problems.empty()) problems.add({name, error.what(), "", "", name + " --help explains the flags"});
   return UserError(problems.list());
 }
-
-// ---- `draftsmith help`: explains a command, or every option of the configuration files
 
 // Explains the options of the NAME of `draftsmith help options NAME`; of none all.
 int print_options(const std::string& wanted) {

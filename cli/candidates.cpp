@@ -1,6 +1,5 @@
 #include "cli/candidates.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -25,7 +24,6 @@
 #include "infer/drafters/drafter.h"
 #include "infer/drafters/registry.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_directory.h"
 #include "model/models/feature_drafter.h"
 #include "model/pruning/pruning.h"
 #include "recipes/export/export_model.h"

@@ -7,13 +7,11 @@
 #include <set>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
@@ -27,7 +25,6 @@
 #include "evaluate/report/report.h"
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/setting_grid.h"
-#include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
 
 namespace draftsmith::evaluate {

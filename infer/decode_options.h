@@ -56,8 +56,6 @@ const Registry<Method>& decoding_methods();
 // Returns the method that others are compared with at this temperature: greedy at 0, else sample.
 const Method& baseline_method(double temperature);
 
-// ---- Options
-
 struct DecodeOptions {
   std::string method = "greedy";
   std::optional<int64_t> window;             // absent: 5; 20 for assisted's constant schedule

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizers/tokenizer.h"
 #include "infer/acceptance/acceptance_rule.h"
 #include "infer/decode_options.h"
 #include "infer/drafters/drafter.h"
@@ -18,15 +17,11 @@
 #include "infer/loop/decode_stats.h"
 #include "infer/loop/rows.h"
 #include "infer/windows/window_rule.h"
-#include "model/files/generation_config.h"
-#include "model/transformer/language_model.h"
 
 namespace draftsmith::infer {
 
 struct DecodeSettings;  // infer/loop/processors.h
 struct DraftParts;      // infer/loop/decode_loop.h
-
-// ---- Parts of draft-then-verify methods
 
 // Makes the parts of a method that drafts, around a drafter. Errors: UserError for an unknown name of a rule, or if the
 // window rule asks a router or a record of accepted lengths and `models` has none.
@@ -42,8 +37,6 @@ struct PartTraits {
 
 // Reports each pair of parts that makes no sense; `temperature` 0 is greedy decoding.
 void validate_parts(const PartTraits& parts, double temperature, Problems& problems);
-
-// ---- Generation
 
 struct GenerationResult {
   std::vector<int64_t> ids;  // new tokens only: no start token, no prompt; EOS included

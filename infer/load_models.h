@@ -81,7 +81,6 @@ std::unique_ptr<model::Exits> find_exits(const std::filesystem::path& directory,
 // Returns names, sizes and times of a directory's files, or of a file: cheap to read, and different for another model.
 std::string fingerprint_of(const std::filesystem::path& path);
 
-// ---- Prompts
 // Prompts of decoder-only models that are too long, and how many new tokens have room.
 
 // Treatment of a prompt that leaves no room: it

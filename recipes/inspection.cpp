@@ -1,13 +1,11 @@
 #include "recipes/inspection.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

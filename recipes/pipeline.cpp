@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,11 +10,9 @@
 #include <unistd.h>
 
 #include "base/environment.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/registry.h"
 #include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"

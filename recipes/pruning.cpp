@@ -8,7 +8,6 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
-#include "data/tokenizers/tokenizer.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"

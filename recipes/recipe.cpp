@@ -1,15 +1,11 @@
 #include "recipes/recipe.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/options.h"
-#include "base/toml.h"
 #include "data/datasets/datasets.h"
 
 namespace draftsmith::recipes {
@@ -151,10 +147,6 @@ bool is_reference(const std::string& text) {
   return text.size() > 1 && text.front() == '@';
 }
 
-std::string referred_stage(const std::string& text) {
-  return text.substr(1, text.find('/') - 1);
-}
-
 // Copies missing keys of `table` and its nested tables from `defaults`.
 void fill_in(toml::table& table, toml::table&& defaults) {
   for (auto&& [key, value] : defaults) {
@@ -183,7 +175,7 @@ const StageKind* kind_of(const std::string& stage, const toml::table& table, Pro
 
 void check_reference(const std::string& text, const std::string& where, const std::vector<RecipeStage>& earlier,
                      RecipeStage& stage, Problems& problems) {
-  const std::string target = referred_stage(text);
+  const std::string target = text.substr(1, text.find('/') - 1);
   const bool known = std::any_of(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == target; });
   if (!known) {
     std::vector<std::string> names;

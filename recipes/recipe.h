@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/toml.h"
 #include "recipes/stage.h"
 

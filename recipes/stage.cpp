@@ -3,9 +3,7 @@
 
 #include <iostream>
 #include <utility>
-#include <vector>
 
-#include "base/device.h"
 #include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
 

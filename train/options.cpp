@@ -1,7 +1,5 @@
 #include "train/options.h"
 
-#include "train/schedule.h"
-
 namespace draftsmith::train {
 namespace {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -14,7 +12,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/logging.h"
 #include "model/files/weight_files.h"
 #include "model/files/write_weights.h"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -21,9 +20,7 @@
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
 #include "train/schedule.h"
-#include "train/teacher/teacher_source.h"
 #include "train/training_step.h"
-#include "train/validation.h"
 
 namespace draftsmith::train {
 namespace {

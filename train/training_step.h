@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,6 @@
 
 namespace draftsmith::train {
 
-// ---- The type of matrix products, from the option `precision`
-
 // Returns whether products are bf16 on this machine: of "auto" on CPUs with instructions for products of bf16, where
 // training in bf16 was measured to be faster (base/bf16_product.h), unless DRAFTSMITH_CPU forbids the instructions.
 bool trains_in_bf16(const std::string& precision, at::Device device);
@@ -27,8 +24,6 @@ using MicroBatches = std::vector<std::vector<int64_t>>;
 // Returns the examples of the step at `position`, of at most `accumulate` micro-batches, and advances it. A step never
 // reaches over the end of an epoch.
 MicroBatches next_step(data::BatchOrder& order, data::BatchPosition& position, int64_t accumulate);
-
-// ---- Gradients
 
 struct StepSettings {
   double dropout = 0;             // probability

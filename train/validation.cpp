@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 
@@ -20,7 +17,6 @@
 #include "infer/sampling/row_kernels.h"
 #include "metrics/metric.h"
 #include "train/objectives/objective.h"
-#include "train/trainable/trainable_model.h"
 
 namespace draftsmith::train {
 namespace {

@@ -5,11 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -22,10 +18,8 @@
 #include "base/timing.h"
 #include "evaluate/engine/suite_models.h"
 #include "infer/acceptance/acceptance_rules.h"
-#include "infer/costs/step_costs.h"
 #include "infer/drafters/drafter.h"
 #include "infer/forced/decisions.h"
-#include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/loop/decode_loop.h"
 #include "infer/loop/processors.h"

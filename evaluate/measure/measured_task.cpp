@@ -2,15 +2,9 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
-#include <map>
 #include <new>
-#include <optional>
 #include <set>
-#include <span>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>

@@ -6,7 +6,6 @@
 #include <set>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 namespace draftsmith::evaluate {
 namespace {

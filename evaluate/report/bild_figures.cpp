@@ -12,8 +12,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-// ---- operations and bytes ----
-
 Table work_table(const std::vector<const SettingResult*>& settings) {
   constexpr double kMillion = 1e6;
   Table table({{"run", Align::kLeft},
@@ -40,7 +38,6 @@ constexpr const char* kWorkMeaning =
     ": operations and bytes for a new token, counted from shapes and runs: products and attention; weights once a "
     "step, keys and values; x: over greedy decoding's; decode: without encoders and prompts; theory: theorem 3.11 of "
     "Leviathan et al. for fixed windows";
-// ---- engagement ----
 
 // Returns the name of the leading score; empty if nothing is scored.
 std::string leading_score(const EngagementResult& curve) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -138,8 +137,6 @@ using nlohmann::ordered_json;
 
 constexpr size_t kConsoleWidth = 100;   // columns
 constexpr size_t kDocumentWidth = 120;  // columns of a document's lines
-
-// ---- console ----
 
 std::string part_text(const Part& part) {
   std::string text;

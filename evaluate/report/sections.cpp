@@ -7,9 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -73,8 +70,6 @@ ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*show
 }
 
 namespace {
-
-// ---- All settings
 
 // Mark of an alpha over tokens that the window rule chose to draft.
 constexpr const char* kConditionalMark = "†";

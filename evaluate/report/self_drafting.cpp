@@ -14,8 +14,6 @@ namespace {
 
 using infer::MatchRate;
 
-// ---- layers ----
-
 std::string whole(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "";
 }
@@ -68,8 +66,6 @@ Plot exits_plot(const std::vector<const SettingResult*>& settings) {
   }
   return plot;
 }
-
-// ---- match rates ----
 
 // Returns rates in percent: a row for each layer, k and head, and a column for each of `columns`, the values that
 // `member` has in them.

@@ -5,9 +5,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

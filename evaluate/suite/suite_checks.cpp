@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/registry.h"
 #include "data/text/readers.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"

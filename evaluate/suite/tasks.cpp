@@ -9,7 +9,6 @@
 #include "base/logging.h"
 #include "data/chat/chat_template.h"
 #include "data/text/readers.h"
-#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 

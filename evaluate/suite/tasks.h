@@ -15,12 +15,8 @@
 
 namespace draftsmith::evaluate {
 
-// ---- How a task's hypotheses are scored
-
 // Returns the task's metric. BLEU without a tokenizer takes that of the references' language, and 13a for ids.
 std::unique_ptr<const metrics::Metric> task_metric(const TaskOptions& task);
-
-// ---- Sources and references
 
 // Sources and references of one task.
 struct TaskData {

@@ -15,8 +15,6 @@ namespace draftsmith::infer {
 
 struct DecodeOptions;  // infer/decode_options.h
 
-// ---- Greedy verification
-
 // The acceptance `exact` of assisted generation: keeps the longest prefix of the draft that equals the target's most
 // likely tokens, then adds the target's token. The output equals greedy decoding, token for token.
 class ExactAcceptance : public AcceptanceRule {
@@ -24,8 +22,6 @@ class ExactAcceptance : public AcceptanceRule {
   AcceptanceTraits traits() const override { return {.name = "exact", .greedy_only = true, .on_device = true}; }
   Judgement judge(const Verification& verification) override;
 };
-
-// ---- Speculative sampling
 
 // The acceptance `rejection` of speculative sampling (Leviathan et al., Algorithm 1): token x is kept with probability
 // min(1, p(x)/q(x)); after the first rejection the target's token is drawn from norm(max(0, p - q)), after a full
@@ -50,8 +46,6 @@ class RejectionAcceptance : public AcceptanceRule {
   double lenience_;
 };
 
-// ---- Block verification
-
 // The acceptance `block` of block verification (Sun et al. 2024, arXiv 2403.10444, Algorithm 2): a draft is judged as a
 // whole. p_i, the probability with which its first i tokens may stay, is min(1, p_{i-1} p(x_i)/q(x_i)), so that a token
 // whose p exceeds q makes up for an earlier one. The longest prefix i with r_i < h_i is kept, where h_i is p_i at the
@@ -69,8 +63,6 @@ class BlockAcceptance : public AcceptanceRule {
   // Judges at temperatures > 0 in tensor operations, as judge() does on other devices than the CPU.
   Judgement judge_tensors(const Verification& verification) const;
 };
-
-// ---- A Tandem that stands alone
 
 // The acceptance `accept_all` of a Tandem secondary that stands alone (methods.md §1, "Standalone"): every drafted
 // token is kept. The target reads finished blocks to supply representations. With the free token it also writes the
@@ -91,7 +83,6 @@ class AcceptAll : public AcceptanceRule {
   bool free_token_;
 };
 
-// ---- BiLD
 // The acceptance `rollback` of BiLD (Kim et al., Algorithm 1 and §3.4): the target's own token replaces the first
 // drafted token y with -log p(y) > alpha_RB, where p is the target's distribution after processors, at temperature
 // 1. (The authors' program takes it before processors.) If there is none, the target adds the next token.
@@ -123,8 +114,6 @@ class RollbackAcceptance : public AcceptanceRule {
   RollbackRule rule_;
   bool verify_end_;
 };
-
-// ---- The list of rules
 
 std::vector<std::string> acceptance_rule_names();
 

@@ -69,8 +69,6 @@ SharedDrafter lookup_drafter(int64_t longest);
 SharedDrafter features_drafter(std::shared_ptr<model::TransformerModel> model,
                                const data::Tokenizer* tokenizer = nullptr, std::filesystem::path directory = {});
 
-// ---- A suite's drafters
-
 // A drafter as a suite's [[drafter]] describes it.
 struct DrafterOptions {
   std::string name;  // by which settings refer to it

@@ -4,9 +4,7 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "infer/decode_options.h"
 #include "infer/forced/teacher_forcing.h"
 #include "infer/generator.h"
 #include "infer/load_models.h"

@@ -15,8 +15,6 @@
 
 namespace draftsmith::infer {
 
-// ---- Drafting
-
 // The three parts of a method that drafts.
 struct DraftParts {
   std::unique_ptr<Drafter> drafter;
@@ -87,7 +85,6 @@ class Drafting {
   bool reads_probabilities_;  // after drafting, for the acceptance rule or alpha
 };
 
-// ---- Loops
 // Every loop decodes its rows to their ends. `timer` must be in kOther, as it is afterwards; the rows share its time.
 
 // ---- The target alone, one token a step: the baselines `greedy` and `sample`

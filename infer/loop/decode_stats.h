@@ -10,8 +10,7 @@
 
 namespace draftsmith::infer {
 
-// ---- Decoder steps
-// All that a model's bytes and operations depend on, beside its shapes (infer/costs/decode_work.h).
+// Decoder steps: all that a model's bytes and operations depend on, beside its shapes (infer/costs/decode_work.h).
 
 // A step of one row.
 struct RowStep {
@@ -58,8 +57,6 @@ struct StepCounts {
   }
 };
 
-// ---- Phases
-
 enum class Phase { kEncode, kPrefill, kDraft, kVerify, kOther };
 
 // Seconds of each phase. `greedy` and `sample` count the target's steps as `verify`.
@@ -78,8 +75,6 @@ struct PhaseSeconds {
   // Returns each phase multiplied by `factor` (a row's share of its batch).
   PhaseSeconds scaled(double factor) const;
 };
-
-// ---- Counts and times
 
 struct DecodeStats {
   int64_t emitted = 0;        // new tokens put out, EOS included
@@ -125,9 +120,8 @@ struct DecodeStats {
   std::vector<double> acceptance_by_position() const;
 };
 
-// ---- JSON of `draftsmith generate --json` and the Python module
-
-// Returns the counts and seconds. Counts that the method does not make are absent, and so is alpha unless `with_alpha`.
+// Returns the counts and seconds for `draftsmith generate --json` and the Python module. Counts that the method does
+// not make are absent, and so is alpha unless `with_alpha`.
 nlohmann::ordered_json stats_json(const DecodeStats& stats, bool with_alpha);
 
 }  // namespace draftsmith::infer

@@ -107,8 +107,6 @@ const int64_t* ids_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<int64_t>();
 }
 
-// ---- plan_round()
-
 at::Tensor empty_plan(const at::Tensor& length, int64_t window) {
   return at::empty({(6 + 2 * window) * length.size(0)}, length.options());
 }
@@ -133,8 +131,6 @@ at::Tensor plan_on_gpu(const at::Tensor& text, const at::Tensor& length, const a
   return plan;
 }
 
-// ---- commit_round()
-
 void commit_on_cpu(const at::Tensor& text, const at::Tensor& length, const at::Tensor& drafted,
                    const at::Tensor& active, const at::Tensor& end, const at::Tensor& eos, const at::Tensor& tokens,
                    const at::Tensor& counts, const at::Tensor& accepted, const at::Tensor& next) {
@@ -158,8 +154,6 @@ void commit_on_gpu(const at::Tensor& text, const at::Tensor& length, const at::T
                next.contiguous().const_data_ptr(), static_cast<long long>(batch), static_cast<int>(tokens.size(1)),
                static_cast<long long>(text.size(1)));
 }
-
-// ---- row_uniforms()
 
 at::Tensor uniforms_on_cpu(const at::Tensor& table, const at::Tensor& length, const at::Tensor& prefix, int64_t use,
                            int64_t first, int64_t count) {

@@ -25,9 +25,7 @@
 
 namespace draftsmith::infer {
 
-// ---- Stop strings
-// An output ends with the token that completes one of them in its text, as Transformers' `stop_strings`.
-
+// Stop strings, as Transformers' `stop_strings`: an output ends with the token that completes one of them in its text.
 // Follows the text of one output, prompt included: a stop string may begin in the prompt. Never matches half a
 // character.
 class StopStringMatcher {
@@ -46,8 +44,6 @@ class StopStringMatcher {
   size_t longest_ = 0;  // bytes of the longest stop string
   std::string tail_;    // the text's last longest_ - 1 bytes
 };
-
-// ---- The clock of decoding's phases
 
 // Attributes the time between calls of enter() to phases. On a GPU it records events, so timing adds no
 // synchronisation.
@@ -74,8 +70,6 @@ class PhaseTimer {
   PhaseSeconds seconds_;
   std::vector<Mark> marks_;  // on a GPU; marks_[0] is the beginning
 };
-
-// ---- Rows
 
 struct Row {
   size_t output = 0;            // index of the row's result
@@ -178,8 +172,7 @@ struct RowBatch {
   void share_time(PhaseTimer& timer);
 };
 
-// ---- Prompts
-// Decode states of which all prompt tokens but the last are processed.
+// Prompts: decode states of which all prompt tokens but the last are processed.
 
 struct StateSize {
   int64_t capacity = 0;  // tokens a row can hold

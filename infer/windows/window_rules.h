@@ -24,8 +24,7 @@ namespace draftsmith::infer {
 struct DecodeOptions;     // infer/decode_options.h
 struct GenerationModels;  // infer/load_models.h
 
-// ---- Features of a drafter's distribution
-// Its entropy and its most likely tokens, at temperature 1 without truncation.
+// Features of a drafter's distribution: its entropy and its most likely tokens, at temperature 1 without truncation.
 
 // Returns the entropy in nats of each position: logits [N,V] -> fp64 [N] (fp32 on a GPU). NaN if a row is no
 // distribution.
@@ -38,8 +37,6 @@ model::RouterFeatures router_features(const at::Tensor& logits, int64_t k);
 // allocations. Returns the entropy.
 template <class T>
 double router_features(const T* logits, int64_t vocabulary, std::span<float> probabilities, std::span<int64_t> ids);
-
-// ---- The fixed window
 
 // Base of rules whose windows have at most the same number of tokens everywhere.
 class BoundedWindow : public WindowRule {
@@ -60,7 +57,6 @@ class FixedWindow : public BoundedWindow {
   WindowTraits traits() const override { return kind(); }
 };
 
-// ---- The dynamic window
 // The window `dynamic` of assisted generation, with the schedules of Transformers' `num_assistant_tokens_schedule`:
 // `heuristic` and `heuristic_transient` (+2 after a full acceptance, else -1, at least 1) and `constant`. Either may
 // also stop after a token of low probability.
@@ -101,8 +97,6 @@ class DynamicWindow : public WindowRule {
   std::vector<int64_t> windows_;  // one for each row that the batch began with; between batches those they ended with
   std::vector<size_t> places_;    // [B] each row's index in windows_
 };
-
-// ---- Windows that end at an uncertain token
 
 // Returns bool [B]: answer(value) of each of the values [B], fp32 or fp64 on the CPU.
 template <class Answer>
@@ -157,7 +151,6 @@ class EntropyWindow : public BoundedWindow {
   double most_entropy_;
 };
 
-// ---- The oracle
 // The window `oracle`, which stops exactly before the first rejection, and the recording pass that it replays. It is
 // the upper bound of adaptive windows: no rule with the same max_draft makes fewer target runs.
 //
@@ -210,8 +203,6 @@ class OracleWindow : public BoundedWindow {
   std::vector<Replay> rows_;  // [B]
 };
 
-// ---- The router
-
 // The window `router` (Tandem Transformers, §3): after each drafted token a trained router predicts from the drafter's
 // distribution whether the target will disagree. Drafting ends once the predicted acceptance 1 - P(disagreement) is
 // below a threshold, or at `max_draft` tokens. The token just drafted stays, so sampling stays lossless.
@@ -229,8 +220,6 @@ class RouterWindow : public BoundedWindow {
   std::vector<float> probabilities_;  // [k] of one row
   std::vector<int64_t> ids_;          // [k] of one row
 };
-
-// ---- The list of rules
 
 std::vector<std::string> window_rule_names();
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "base/aten.h"
 #include "model/cpu/panel_kernels.h"

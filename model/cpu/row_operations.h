@@ -58,8 +58,6 @@ struct RmsNormGradients {
 RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                           const at::Tensor& inverse);
 
-// ---- Rows of scores in training
-
 // Replaces each row of scores [rows,columns] by its softmax. A row with NaN, or without a finite number, becomes NaN.
 void softmax_rows(float* scores, int64_t rows, int64_t columns);
 

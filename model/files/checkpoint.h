@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "base/aten.h"
 #include "model/files/generation_config.h"

@@ -20,8 +20,6 @@
 
 namespace draftsmith::model {
 
-// ---- The interface of the readers of weight files
-
 // The description of one tensor in a file.
 struct TensorEntry {
   std::string dtype;           // as stored: "F32", "BF16", ...
@@ -61,8 +59,6 @@ Shapes shapes_of(const std::map<std::string, at::Tensor>& tensors);
 void check_shapes(const Shapes& expected, const Shapes& found, const std::string& where, const std::string& hint,
                   Problems& problems);
 
-// ---- Safetensors files
-
 // An open safetensors file.
 class SafetensorsFile final : public TensorFile {
  public:
@@ -90,7 +86,6 @@ class SafetensorsFile final : public TensorFile {
   std::map<std::string, TensorEntry> tensors_;
 };
 
-// ---- Pickled weights
 // pytorch_model.bin: a state dict as torch.save writes it (the zip form of PyTorch 1.6 and later), tensors only
 // (model/files/pickled_weights.cpp).
 
@@ -98,8 +93,6 @@ class SafetensorsFile final : public TensorFile {
 // (UserError): not a zip file (the form before 1.6 included), a damaged or compressed archive, a damaged pickle,
 // anything in it but a dictionary of names to dense tensors, tensors that reach outside their storage.
 std::unique_ptr<TensorFile> open_pickled_weights(const std::filesystem::path& file);
-
-// ---- The weights of a model directory
 
 inline constexpr const char* kWeightsFile = "model.safetensors";
 

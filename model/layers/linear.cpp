@@ -11,8 +11,6 @@
 
 namespace draftsmith::model {
 
-// ---- Embeddings
-
 namespace {
 
 // Columns of a thread's share, at least: four lines of a cache.
@@ -64,8 +62,6 @@ bool by_rows(const at::Tensor& table) {
 at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids) {
   return by_rows(table) ? Embedded::apply(table, ids) : at::embedding(table, ids);
 }
-
-// ---- Linear layers
 
 namespace {
 
@@ -184,8 +180,6 @@ at::Tensor linear_relu(const at::Tensor& x, const Linear& layer) {
   return applied(PostOp::kRelu, layer(x));
 }
 
-// ---- Norm and sum of a sublayer
-
 at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
                         const at::Tensor& inner, Dropout& dropout) {
   const bool norms = norms_output(form.place);
@@ -199,8 +193,6 @@ at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::T
   }
   return form.place == NormPlace::kAfterSum ? norm(sum) : sum;
 }
-
-// ---- The feed-forward sublayer
 
 at::Tensor FeedForward::activated(const Linear& linear, const at::Tensor& x) const {
   if (linear.fuses(x)) return linear(x);

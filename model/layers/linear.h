@@ -18,7 +18,6 @@
 
 namespace draftsmith::model {
 
-// ---- Embeddings
 // Rows of an embedding table, with gradients by rows: those of a batch's ids, not of the whole vocabulary.
 
 // Returns the rows of `table` [V,D] that `ids` name, in the table's type. ids int64 [...] -> [..., D]. Where a leaf of
@@ -26,7 +25,6 @@ namespace draftsmith::model {
 // size of the table is made, but torch::autograd::grad() does not see it.
 at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids);
 
-// ---- Norms
 // Normalisation of hidden states: RMS norm (T5, Llama; Zhang & Sennrich 2019, y = w x / sqrt(mean(x^2) + eps)) and
 // layer norm. Statistics of half types are taken in fp32; so is 1 + w, where a norm multiplies by it.
 
@@ -70,7 +68,6 @@ class NormLayer {
   at::Tensor bias_;
 };
 
-// ---- Linear layers
 // The linear layer y = f(x W^T + b): plain at::linear for training and rare dtypes,
 // packed weights of fp32, bf16 and int8 for decoding on CPUs (model/cpu; at::linear's generic GEMV reads weights at 0.4
 // times the speed). Few rows on other devices are one launch (model/layers/linear_rows.h).
@@ -125,16 +122,13 @@ class Linear {
   PostOp then_ = PostOp::kNone;
 };
 
-// ---- Layers that read one input
-// In training one operator computes all of them where one takes them.
+// Layers that read one input: in training one operator computes all of them where one takes them.
 
 // Returns each layer's outputs of x [...,n].
 std::vector<at::Tensor> joint_linear(const at::Tensor& x, const std::vector<const Linear*>& layers);
 
 // Returns ReLU of the layer's outputs of x, which the layer does not apply itself.
 at::Tensor linear_relu(const at::Tensor& x, const Linear& layer);
-
-// ---- Norm and sum of a sublayer
 
 // The place of the norm of a sublayer f, and the factor on what it adds: x + s f(norm(x)), norm(x + s f(x)),
 // x + s norm(f(x)) or x + s norm2(f(norm1(x))).
@@ -150,8 +144,7 @@ struct Residual {
 at::Tensor sublayer_sum(const Residual& form, const NormLayer& norm, const at::Tensor& residual, const Linear& last,
                         const at::Tensor& inner, Dropout& dropout);
 
-// ---- The feed-forward sublayer
-// x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
+// The feed-forward sublayer x + dropout(W_down f(W_up norm(x))), or with a gate f(W_gate n) * (W_up n) (Shazeer 2020,
 // GLU variants), and the other forms of Residual. T5 has another dropout before W_down.
 
 struct FeedForwardWeights {

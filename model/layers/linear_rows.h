@@ -16,8 +16,6 @@
 
 namespace draftsmith::model {
 
-// ---- What the operators read
-
 // Most rows of a kernel of a type.
 constexpr int64_t most_linear_rows(at::ScalarType type) {
   return type == at::kBFloat16 ? 32 : 16;

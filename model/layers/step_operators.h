@@ -13,8 +13,6 @@
 
 namespace draftsmith::model {
 
-// ---- Rotary positions of a step's queries and keys
-
 // Positions of a step's tokens.
 struct StepPositions {
   const std::vector<int64_t>& on_host;  // [B*L], clamped to the table; read on CPUs only
@@ -25,8 +23,6 @@ struct StepPositions {
 // devices other than the CPU always: x is a temporary of the step. [B,L,h*K]
 at::Tensor rotate_step(const at::Tensor& x, int64_t head_width, const RotaryTable& table,
                        const StepPositions& positions);
-
-// ---- The place of a step's tokens in the K/V caches
 
 struct LayerRange {
   int64_t begin = 0;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
@@ -86,7 +85,6 @@ class BlockPredictionModel final : public LanguageModel {
   std::unique_ptr<TransformerModel> transformer_;
 };
 
-// ---- Models of block prediction and their directories
 // Block prediction (Nair et al. 2024, section 5.2, equation 3): a decoder-only model alone predicts the next γ tokens
 // at once. Tokens attend to all earlier blocks of γ tokens and to all of their own block, both ways; the hidden state
 // at token t predicts token t + γ, so that a block's states predict the whole next block. The first γ tokens of a text

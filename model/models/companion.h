@@ -17,8 +17,6 @@
 
 namespace draftsmith::model {
 
-// ---- Pairs
-
 // Adds a problem where `what` of a model is another than its companion's.
 void require_same(const CompanionRole& role, const PairNames& names, const char* what,
                   const std::pair<std::string, std::string>& own_and_companion, Problems& problems);
@@ -37,8 +35,6 @@ struct ProjectionOptions {
 // others must be projections.
 std::unique_ptr<TransformerModel> with_projections(const TransformerConfig& config, const TransformerModel& ordinary,
                                                    const ProjectionOptions& projections);
-
-// ---- Directories
 
 // Returns the record of a companion in another directory, for a model that is written to `place`.
 CompanionRecord reference(const std::filesystem::path& companion, const std::filesystem::path& place);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "model/files/checkpoint.h"
 #include "model/files/weight_files.h"
 #include "model/files/write_weights.h"
 #include "model/models/block_models.h"

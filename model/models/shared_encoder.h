@@ -39,7 +39,6 @@ class SharedEncoderPair final : public LanguageModel {
   LanguageModel& target_;
 };
 
-// ---- Drafters and their directories
 // A drafter that shares its target's encoder: the decoder of an encoder-decoder whose cross-attention reads
 //   P · h_s for each source token s, h the encoder states of another model, P [D,D_L] one linear projection.
 // It has no encoder, so that a source costs it the projection alone; the decoder is an ordinary causal one. Where a

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
-#include "model/files/checkpoint.h"
 #include "model/models/companion.h"
 
 namespace draftsmith::model {

@@ -38,7 +38,6 @@ class VocabularyRows {
   at::Tensor row_of_;  // [V]
 };
 
-// ---- Files
 // config.json keeps the target's `vocab_size` and token ids and adds `draft_vocab_size` (rows) and
 // `draft_unknown_token_id` (the stand-in).
 // draftsmith/vocabulary.safetensors holds, as EAGLE-3 drafters in the `speculators` library and vLLM do,

@@ -19,16 +19,13 @@
 
 namespace draftsmith::model {
 
-// ---- Cached keys that a step's tokens see
-
 // Sets `keys` to those of the self-attention, or of the cross-attention, of a step. Both use the memory that `keys`
 // has.
 void self_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys);
 void cross_keys(const StepLayout& layout, const DecoderState& state, VisibleKeys& keys);
 
-// ---- Bias of attention scores by positions
-// T5's relative bias, ALiBi's (Press et al. 2022), or none.
-
+// Bias of attention scores by positions: T5's relative bias, ALiBi's (Press et al. 2022), or none.
+//
 // Of T5 (Raffel et al. 2020, section 2.1) a learned number for each head and bucket of the distance between key and
 // query, added to attention scores in all layers of a stack. Beyond half of the buckets, bucket widths grow
 // logarithmically.
@@ -60,8 +57,6 @@ class PositionBias {
   // positions 0..n on the weight's device.
   at::Tensor host_buckets_, buckets_, positions_;
 };
-
-// ---- Blocks and stacks
 
 // Parameters for building a model, and an arena if it is packed as it is built.
 struct Building {

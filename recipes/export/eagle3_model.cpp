@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "base/signals.h"
 #include "model/families/family.h"

@@ -12,10 +12,8 @@ ARCHITECTURES = {"llama": "llama", "mistral": "llama", "granite": "granite", "sm
 WITH_BIASES = ("llama", "granite", "gpt2")  # families whose output projection and feed-forward layers may have them
 
 
-# ---- What llama.cpp's models lack
-
-
 def check(request):
+    """Refuses what llama.cpp's models lack."""
     family, config, rope = request["family"], request["settings"], request["settings"].get("rope_parameters", {})
     if family not in ARCHITECTURES:
         raise Refusal("models of this family are not exported", f"a model of {', '.join(ARCHITECTURES)}", family,
@@ -55,9 +53,6 @@ def check(request):
     if wrong:
         has, expected, found = ("; ".join(map(str, texts)) for texts in zip(*wrong))
         raise Refusal(f"llama.cpp's model of this family has {has}", expected, found, FOR_TRANSFORMERS)
-
-
-# ---- Settings
 
 
 def describe(writer, arch, request):
@@ -103,9 +98,6 @@ def describe(writer, arch, request):
         for key, name in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                           ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             decimal(key, config[name])
-
-
-# ---- The file
 
 
 def begun(request):

@@ -1,9 +1,7 @@
 #include "recipes/export/export_model.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -24,7 +22,6 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "model/families/family.h"
 #include "model/files/checkpoint.h"
-#include "model/files/model_directory.h"
 #include "model/layers/rotary.h"
 #include "model/models/exits.h"
 #include "model/models/feature_drafter.h"

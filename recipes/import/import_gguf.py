@@ -208,8 +208,6 @@ def settings(model):
     return config
 
 
-# ---- Weights
-
 SIXTEEN = {Type.F16: "F16", Type.BF16: "BF16"}
 
 
@@ -311,9 +309,6 @@ class Weights:
         if number + 1 == len(self.tensors):
             self.file.close()
         return number
-
-
-# ---- The directory
 
 
 def begin(file, directory):

@@ -7,18 +7,14 @@
 
 #include "base/error.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
-#include "data/corpus/corpus.h"
 #include "data/corpus/prepare.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/sentencepiece.h"
-#include "data/tokenizers/tokenizer.h"
 #include "infer/load_models.h"
 #include "model/files/model_directory.h"
-#include "recipes/stage.h"
 
 namespace draftsmith::recipes {
 

@@ -39,8 +39,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// ---- kind = "prompts"
-
 struct PromptsOptions {
   fs::path model;
   std::vector<fs::path> text;
@@ -166,8 +164,6 @@ void run_prompts(const PromptsOptions& options, const StageContext& run) {
   write_file_atomic(run.directory / "train.jsonl", trained);
   log_info("  {} prompts to train on, {} to measure", end - held_out, held_out);
 }
-
-// ---- kind = "verdict"
 
 struct VerdictOptions {
   fs::path evaluation;

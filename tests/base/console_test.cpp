@@ -9,12 +9,10 @@
 #include "base/plots.h"
 #include "base/table.h"
 #include "base/utf8.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 // A Progress on a clock that the test moves, with what it printed.
 class ProgressTest : public testing::Test {

@@ -21,8 +21,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::HasSubstr;
-
 int gpus() {
   return at::hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
 }

@@ -10,10 +10,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 TEST(Error, MessagesShowWhatWasGivenOnly) {
   EXPECT_EQ(to_string({.where = "a.toml:3", .what = "too large", .expected = "1", .found = "2", .hint = "less"}),
             "a.toml:3: too large\n  expected: 1\n  found:    2\n  hint:     less");

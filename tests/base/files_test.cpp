@@ -17,7 +17,6 @@ namespace draftsmith {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 size_t entries(const fs::path& directory) {
   return static_cast<size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));

@@ -12,9 +12,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 std::string json_syntax_error(const std::string& text) {
   return error_of([&] { parse_json(text, "config.json"); });
 }

@@ -18,9 +18,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 struct InnerOptions {
   double rate = 0.1;
   std::string mode = "plain";

@@ -9,8 +9,6 @@
 namespace draftsmith {
 namespace {
 
-using testing::HasSubstr;
-
 std::string toml_syntax_error(const std::string& text) {
   return error_of([&] { parse_toml(text, "recipe.toml"); });
 }

@@ -7,14 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 
 namespace draftsmith::cli {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr CandidateKind kLayers{.name = "layers"};
 constexpr CandidateKind kOther{.name = "other"};

@@ -24,8 +24,6 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class CommandMetricProgram : public testing::Test {
  protected:

@@ -26,8 +26,6 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Random weights over a byte-level tokenizer: its text is full of broken characters.
 class GenerateProgram : public testing::Test {

@@ -23,8 +23,6 @@ namespace draftsmith::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Runs `generate` on models that a test saves in its folder.
 class MethodsProgram : public testing::Test {

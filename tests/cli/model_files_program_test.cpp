@@ -18,8 +18,6 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class ModelFiles : public testing::Test {
  protected:

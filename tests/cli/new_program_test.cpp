@@ -21,9 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::ProgramResult;
 using test::run_here;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 // A T5 and a Llama with a chat template, of random weights and one tokenizer, and text of 150 lines.
 class NewProgram : public testing::Test {
@@ -60,9 +57,7 @@ class NewProgram : public testing::Test {
 
   static std::string path(const std::string& name) { return (*folder_ / name).string(); }
   static void save(const std::string& name, const model::TransformerConfig& config) {
-    model::SaveOptions options;
-    options.tokenizer = path("spiece.model");
-    model::save_model(path(name), model::TransformerModel(config, 5), options);
+    model::save_model(path(name), model::TransformerModel(config, 5), {.tokenizer = path("spiece.model")});
   }
 
   static ProgramResult make(const std::string& target, std::vector<std::string> more) {

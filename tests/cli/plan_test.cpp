@@ -19,8 +19,6 @@ namespace {
 
 using test::ProgramResult;
 using test::run_here;
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::string plan(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "plan");

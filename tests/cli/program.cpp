@@ -34,21 +34,17 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
   const auto file = [&](const char* name) { return shell_quoted((directory / name).string()); };
   command += fmt::format(" <{} >{} 2>{}", file("in"), file("out"), file("err"));
   const int status = std::system(command.c_str());
-  ProgramResult result;
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.out = read_file(directory / "out");
-  result.err = read_file(directory / "err");
-  return result;
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .out = read_file(directory / "out"),
+          .err = read_file(directory / "err")};
 }
 
 ProgramResult run_here(const std::vector<std::string>& arguments) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  ProgramResult result;
-  result.exit_code = cli::guarded([&] { return cli::run(arguments); });
-  result.out = testing::internal::GetCapturedStdout();
-  result.err = testing::internal::GetCapturedStderr();
-  return result;
+  return {.exit_code = cli::guarded([&] { return cli::run(arguments); }),
+          .out = testing::internal::GetCapturedStdout(),
+          .err = testing::internal::GetCapturedStderr()};
 }
 
 std::string refusal_of(const ProgramResult& result, bool silent) {

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::test {
 

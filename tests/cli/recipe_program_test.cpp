@@ -17,7 +17,6 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 const std::string kRecipe = std::string("name = \"tiny\"\n") + kTinyLanguage + R"(
 [defaults.corpus]

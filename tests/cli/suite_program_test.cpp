@@ -18,9 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using evaluate::made_setting;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kBadSuite = R"(model = "DIR"
 drafter = [{ name = "look-up", lookup = true }]

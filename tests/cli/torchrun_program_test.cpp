@@ -18,7 +18,6 @@ namespace draftsmith::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 const std::string kSharedRecipe = std::string("name = \"tiny\"\n") + kTinyLanguage + R"(
 [corpus]

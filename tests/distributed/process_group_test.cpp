@@ -77,9 +77,7 @@ TEST(ProcessGroup, AStopOfOneInItsPartStopsAll) {
 }
 
 TEST(ProcessGroup, LeavingEarlyDoesNotEndTheConnectingOfOthers) {
-  for (int round = 0; round < 6; ++round) {
-    run_in_group(8, [](ProcessGroup&) {});
-  }
+  for (int round = 0; round < 6; ++round) run_in_group(8, [](ProcessGroup&) {});
 }
 
 TEST(ProcessGroup, NamesTheProcessThatDiffers) {

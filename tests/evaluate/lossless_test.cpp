@@ -19,8 +19,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using nlohmann::ordered_json;
-
 // Returns the text in one line, since notes are wrapped.
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');

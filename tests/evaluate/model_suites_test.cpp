@@ -70,16 +70,12 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   EXPECT_EQ(results.at("environment").at("drafters").at("copy"), "lookup:3");
 }
 
-// Writes a Tandem secondary that is the target itself, read through unit projections.
-void write_identity_tandem(const std::filesystem::path& directory, const std::filesystem::path& target) {
-  const auto model = model::load_model(target, {.pack = false});
+// The target itself, read through unit projections.
+TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
+  const auto model = model::load_model(root_ / "target", {.pack = false});
   const auto secondary = model::make_tandem_secondary(
       *model, *model, {.layer_map = {0, 1, 2}, .block = 3, .projections = model::ProjectionStart::kIdentity});
-  model::save_tandem(directory, *secondary, {.primary_directory = target});
-}
-
-TEST_F(ModelSuite, TandemSecondariesAreCalibratedMeasuredAndDraft) {
-  write_identity_tandem(root_ / "tandem", root_ / "target");
+  model::save_tandem(root_ / "tandem", *secondary, {.primary_directory = root_ / "target"});
   options_.drafter = {{.name = "same", .tandem = root_ / "tandem"}};
   SettingGrid& verified = add_run("tandem-speed", "same");
   verified.lists[&DecodeOptions::window] = {2, 4};

@@ -38,12 +38,9 @@ TEST(Generator, ExplainsCombinationsThatMakeNoSense) {
   DecodeOptions options{.method = "speculative", .temperature = 1, .acceptance = "exact"};
   const auto run = [&] { decode(some_case(), options, std::vector<Ids>{{2}}); };
   EXPECT_THAT(error_of(run), HasSubstr("compares with the target's most likely token"));
-  options = {};
-  options.method = "assisted";
-  options.temperature = 0.5;
+  options = {.method = "assisted", .temperature = 0.5};
   EXPECT_THAT(error_of(run), HasSubstr("use the method speculative"));
-  options = {};
-  options.window_rule = "fixed";
+  options = {.window_rule = "fixed"};
   EXPECT_THAT(error_of(run), HasSubstr("drafts nothing"));
 }
 
@@ -53,8 +50,7 @@ TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {
   EXPECT_THAT(error_of([&] { make_acceptance_rule(options); }), HasSubstr("exact, rejection, block"));
   OracleModel target(oracle_info(5), random_oracle(5, 1));
   OracleModel drafter(oracle_info(6), random_oracle(6, 1));
-  options = {};
-  options.method = "assisted";
+  options = {.method = "assisted"};
   EXPECT_THAT(error_of([&] { Generator(models_of(target, &drafter), options); }),
               ::testing::AllOf(HasSubstr("5 ids"), HasSubstr("6 ids")));
   EXPECT_THAT(error_of([&] { Generator(models_of(target), options); }), HasSubstr("needs a drafter"));

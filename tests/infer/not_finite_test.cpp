@@ -9,14 +9,12 @@
 #include "base/error.h"
 #include "infer/loop/decode_loop.h"
 #include "tests/support/early_exit_fixtures.h"
+#include "tests/support/errors.h"
 #include "tests/support/oracle_fixtures.h"
 #include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -181,8 +181,8 @@ TEST(RealModels, SinglePrecisionDiffersOnlyWhereTheMarginIsWithinRounding) {
 constexpr int64_t kWholeVocabulary = 24;
 
 // Weights large enough that outputs vary; `noise` makes a drafter that is right now and then.
-std::unique_ptr<model::TransformerModel> whole_model(double noise, bool encoder_decoder, int64_t vocabulary) {
-  const model::ModelSizes sizes = {.vocabulary = vocabulary, .ff_width = 24};
+std::unique_ptr<model::TransformerModel> whole_model(double noise, bool encoder_decoder) {
+  const model::ModelSizes sizes = {.vocabulary = kWholeVocabulary, .ff_width = 24};
   model::TransformerConfig config = encoder_decoder ? model::t5_config(sizes) : model::llama_config(sizes);
   config.tied_head = false;
   if (!encoder_decoder) config.bos = 0;
@@ -192,30 +192,21 @@ std::unique_ptr<model::TransformerModel> whole_model(double noise, bool encoder_
   return made;
 }
 
-// The drafter with the even ids, pad and EOS.
-std::unique_ptr<model::TransformerModel> pruned_drafter(bool encoder_decoder) {
-  const auto whole = whole_model(0.2, encoder_decoder, kWholeVocabulary);
-  std::vector<int64_t> counts(kWholeVocabulary, 0);
-  for (size_t id = 0; id < counts.size(); id += 2) counts[id] = 1;
-  return model::prune(*whole, {.vocabulary_from = "text"}, {.token_counts = counts, .unknown = 2});
-}
-
-const std::vector<Ids>& pruned_sources() {
-  static const std::vector<Ids> kPruned = {{5, 9, 14, 3, 1}, {7}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {22}, {6, 17}};
-  return kPruned;
-}
-
 TEST(PrunedVocabulary, GreedyAndAssistedOutputsAreTheTargets) {
+  const std::vector<Ids> texts = {{5, 9, 14, 3, 1}, {7}, {2, 1}, {11, 12, 13, 20, 21, 8, 1}, {22}, {6, 17}};
+  std::vector<int64_t> counts(kWholeVocabulary, 0);  // of the even ids; pad and EOS stay as well
+  for (size_t id = 0; id < counts.size(); id += 2) counts[id] = 1;
   for (const bool encoder_decoder : {true, false}) {
-    const auto target = whole_model(0, encoder_decoder, kWholeVocabulary);
-    const auto drafter = pruned_drafter(encoder_decoder);
+    const auto target = whole_model(0, encoder_decoder);
+    const auto drafter = model::prune(*whole_model(0.2, encoder_decoder), {.vocabulary_from = "text"},
+                                      {.token_counts = counts, .unknown = 2});
     target->pack();
     drafter->pack();
     const auto decoded = [&](model::TransformerModel& model, const char* method, int64_t batch) {
       GenerationModels models{.target = &model, .drafter = as_drafter(*drafter)};
       DecodeOptions options = options_of(method, 5, batch);
       options.max_new_tokens = 16;
-      return Generator(models, options).generate(pruned_sources());
+      return Generator(models, options).generate(texts);
     };
     const auto expected = ids_of(decoded(*target, "greedy", 1));
     DecodeStats sum;
@@ -282,8 +273,7 @@ TEST(FamiliesDecode, ByAllMethodsWithDraftersMadeOfThem) {
     const TemporaryDirectory folder;
     save_family(family, folder.path());
     const auto target = model::load_model(folder / "target");
-    GenerationModels models;
-    models.target = target.get();
+    GenerationModels models{.target = target.get()};
     const auto sources_of_kind = exit_sources(*target);
     const auto expected = ids_of(Generator(models, exit_options("greedy")).generate(sources_of_kind));
     for (const FamilyWay& way : kFamilyWays) {

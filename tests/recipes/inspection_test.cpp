@@ -17,7 +17,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::IsEmpty;
 
 constexpr const char* kResults = R"({"version": 1, "suite": "s", "environment": {}, "tasks": [
   {"name": "t", "baseline": {"name": "greedy"}, "runs": [{"name": "bild", "method": "bild"}]}]})";

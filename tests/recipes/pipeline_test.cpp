@@ -15,7 +15,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::IsEmpty;
 
 // A stage kind whose work is a file that counts its runs in `log`.
 StageKind counting_kind(std::vector<std::string>& log) {

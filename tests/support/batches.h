@@ -13,9 +13,7 @@ namespace draftsmith::model {
 // Returns random tokens 2..V-1, right padded with 0.
 inline TokenBatch random_batch(const std::vector<int64_t>& lengths, int64_t vocabulary, uint64_t seed) {
   int64_t longest = 0;
-  for (const int64_t length : lengths) {
-    longest = std::max(longest, length);
-  }
+  for (const int64_t length : lengths) longest = std::max(longest, length);
   std::mt19937_64 random(seed);
   const at::Tensor tokens = at::zeros({static_cast<int64_t>(lengths.size()), longest}, at::kLong);
   for (size_t b = 0; b < lengths.size(); ++b) {
@@ -52,9 +50,7 @@ inline at::Tensor cached(const DecoderState& state, int64_t layer, at::Tensor La
 // Returns a step that adds a list of tokens to each row, right padded inside.
 inline StepInput step_input(const std::vector<std::vector<int64_t>>& rows, Logits logits = Logits::kAll) {
   size_t longest = 1;
-  for (const auto& row : rows) {
-    longest = std::max(longest, row.size());
-  }
+  for (const auto& row : rows) longest = std::max(longest, row.size());
   StepInput input{.logits = logits};
   input.tokens = at::full({static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)}, 1, at::kLong);
   for (size_t b = 0; b < rows.size(); ++b) {
@@ -69,9 +65,7 @@ inline StepInput step_input(const std::vector<std::vector<int64_t>>& rows, Logit
 // Returns the tokens [begin, end) of a batch row.
 inline std::vector<int64_t> slice(const TokenBatch& batch, size_t row, int64_t begin, int64_t end) {
   std::vector<int64_t> out;
-  for (int64_t t = begin; t < end; ++t) {
-    out.push_back(batch.tokens[static_cast<int64_t>(row)][t].item<int64_t>());
-  }
+  for (int64_t t = begin; t < end; ++t) out.push_back(batch.tokens[static_cast<int64_t>(row)][t].item<int64_t>());
   return out;
 }
 

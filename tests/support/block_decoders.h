@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/grad_mode.h>
-
 #include "model/models/block_models.h"
 #include "model/models/deep_tandem.h"
 #include "tests/support/models.h"

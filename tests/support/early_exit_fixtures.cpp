@@ -6,7 +6,6 @@
 #include "infer/drafters/registry.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
-#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 namespace {
@@ -64,10 +63,6 @@ GenerationModels exit_models(model::TransformerModel& model, int64_t layer) {
 
 std::vector<GenerationResult> run_exit(model::TransformerModel& model, int64_t layer, const DecodeOptions& options) {
   return Generator(exit_models(model, layer), options).generate(exit_sources(model));
-}
-
-std::vector<std::vector<int64_t>> tokens_of(const std::vector<GenerationResult>& results) {
-  return ids_of(results);
 }
 
 }  // namespace draftsmith::infer::testing

@@ -9,6 +9,7 @@
 
 #include "infer/generator.h"
 #include "model/transformer/transformer_model.h"
+#include "tests/support/token_ids.h"
 
 namespace draftsmith::infer::testing {
 
@@ -39,8 +40,5 @@ GenerationModels exit_models(model::TransformerModel& model, int64_t layer = 0);
 
 // The model's outputs for exit_sources().
 std::vector<GenerationResult> run_exit(model::TransformerModel& model, int64_t layer, const DecodeOptions& options);
-
-// Tokens alone.
-std::vector<std::vector<int64_t>> tokens_of(const std::vector<GenerationResult>& results);
 
 }  // namespace draftsmith::infer::testing

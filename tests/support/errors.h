@@ -14,6 +14,7 @@ namespace draftsmith {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Returns the whole message of the `Expected` error that `action` throws, or "no error" if it throws nothing. Passes

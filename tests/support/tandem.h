@@ -24,10 +24,8 @@ struct TandemLoadOptions {
 inline Tandem load_tandem(const std::filesystem::path& directory, const TandemLoadOptions& options = {}) {
   const auto primary =
       options.primary_directory.empty() ? companion_directory(tandem_kind(), directory) : options.primary_directory;
-  Tandem tandem;
-  tandem.secondary = load_with_companion(tandem_kind(), directory, primary, options.secondary);
-  tandem.primary = load_model(primary, options.primary);
-  return tandem;
+  return {.secondary = load_with_companion(tandem_kind(), directory, primary, options.secondary),
+          .primary = load_model(primary, options.primary)};
 }
 
 }  // namespace draftsmith::model

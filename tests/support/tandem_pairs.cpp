@@ -118,8 +118,7 @@ TandemPair identity_pair(Kind kind, double noise, int64_t vocabulary) {
 }
 
 TandemPair features_pair(Kind kind, int64_t vocabulary, bool block) {
-  TandemPair pair;
-  pair.primary = tandem_primary_model(kind, vocabulary);
+  TandemPair pair{.primary = tandem_primary_model(kind, vocabulary)};
   pair.secondary =
       model::make_feature_drafter(*pair.primary, {.decoder_layers = 2, .block = block, .markov_rank = block ? 3 : 0});
   if (block) {

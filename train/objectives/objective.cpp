@@ -206,8 +206,6 @@ Prediction predict(const at::Tensor& hidden, const model::HeadWeights& head, con
 
 namespace {
 
-// ---- Cross entropy
-
 class CrossEntropy : public Objective {
  public:
   explicit CrossEntropy(const CrossEntropyOptions& options) : options_(options) {}

@@ -326,8 +326,6 @@ Fields<AdafactorOptions> AdafactorOptions::fields() {
       .add("beta1", &AdafactorOptions::beta1, Range{0, 0.9999999}, "Decay of the updates' running mean; absent: none.");
 }
 
-// ---- The choice of an optimizer
-
 Fields<OptimizerOptions> OptimizerOptions::fields() {
   return Fields<OptimizerOptions>("optimizer")
       .add("name", &OptimizerOptions::name, Choices{"adamw", "adafactor"}, "Which optimizer.")

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>

@@ -16,8 +16,6 @@
 
 namespace draftsmith::train {
 
-// ---- Options
-
 // Losses at several layers of a model that is trained with them: sum of w_i L_i, the last layer included.
 struct ExitTrainingOptions {
   std::string loss = "early_exit_average";

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "base/registry.h"
 #include "model/models/deep_tandem.h"

@@ -12,13 +12,13 @@ namespace draftsmith::train {
 
 FeatureTrainable::FeatureTrainable(model::TransformerModel& drafter, model::TransformerModel& target,
                                    FeatureTrainableOptions options)
-    : drafter_(drafter), target_(target), options_(std::move(options)) {
+    : OneModelTrainable(drafter, model::features_kind()), target_(target), options_(std::move(options)) {
   model::require_feature_pair(drafter.config(), target.config(), {drafter.info().name, target.info().name});
   drafter.borrow(target);
 }
 
 model::ForwardOutput FeatureTrainable::target_states(const Batch& batch) {
-  const std::vector<int64_t>& read = drafter_.config().features.layers;
+  const std::vector<int64_t>& read = model_.config().features.layers;
   if (!options_.states.cache || batch.corpus != options_.states.corpus) {
     model::ForwardInput input = input_of(batch);
     input.hidden_layers = read;
@@ -49,7 +49,7 @@ at::Tensor read_places(const Batch& batch, int64_t before) {
 }  // namespace
 
 TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::DropoutContext& dropout) {
-  const model::FeatureShape& shape = drafter_.config().features;
+  const model::FeatureShape& shape = model_.config().features;
   model::FeatureInput input{.target = batch.decoder_input,
                             .source_lengths = batch.source.lengths,
                             .steps = shape.unrolled,
@@ -66,15 +66,15 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
   }
   double all = 0;
   for (int64_t step = 0; step < shape.unrolled; ++step) all += std::pow(options_.decay, step);
-  const model::TransformerModel& with_head = drafter_.config().own_head() ? drafter_ : target_;
+  const model::TransformerModel& with_head = model_.config().own_head() ? model_ : target_;
   at::Tensor before;  // [P,r] of the token before each label
   model::HeadWeights biased;
   if (shape.markov_rank > 0) {
-    before = at_labels(drafter_.markov_input(batch.decoder_input.tokens), batch);
+    before = at_labels(model_.markov_input(batch.decoder_input.tokens), batch);
     biased = model::own_head(with_head);
-    biased.up = drafter_.parameters().at("feature_markov.next.weight");
+    biased.up = model_.parameters().at("feature_markov.next.weight");
   }
-  for (const at::Tensor& hidden : drafter_.forward_features(input, dropout)) {
+  for (const at::Tensor& hidden : model_.forward_features(input, dropout)) {
     const size_t step = output.predictions.size();
     Predictions& added = output.predictions.emplace_back(Predictions{.model = &with_head,
                                                                      .hidden = at_labels(hidden, batch),
@@ -87,18 +87,8 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
   return output;
 }
 
-void FeatureTrainable::save(const std::filesystem::path& directory, const model::SaveOptions& options) const {
-  model::save_model(directory, drafter_, options);
-}
-
 void FeatureTrainable::save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const {
-  model::save_with_companion(directory, drafter_, options_.target_directory, options);
-}
-
-void FeatureTrainable::load(const std::filesystem::path& directory) {
-  const model::LoadOptions options{.device = info().device, .dtype = info().dtype, .pack = false};
-  const auto stored = model::load_with_companion(model::features_kind(), directory, {}, options);
-  copy_parameters(stored->parameters(), drafter_.parameters(), directory.string());
+  model::save_with_companion(directory, model_, options_.target_directory, options);
 }
 
 }  // namespace draftsmith::train

@@ -3,11 +3,8 @@
 // unrolled (EAGLE-3's training-time test): from its second step on it reads its own outputs, as it does in a draft.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <string>
 
 #include "data/corpus/corpus.h"
 #include "data/teacher/teacher_cache.h"
@@ -28,31 +25,23 @@ struct FeatureTrainableOptions {
   StoredStates states = {};  // of all layers that the drafter reads
 };
 
-class FeatureTrainable : public TrainableModel {
+class FeatureTrainable : public OneModelTrainable {
  public:
   // Takes an unpacked drafter that has borrowed from the target, which has parameters(). Both are on the device to
   // train on; they must outlive this object, and the drafter holds the result. Errors: UserError
   // (model::require_feature_pair).
   FeatureTrainable(model::TransformerModel& drafter, model::TransformerModel& target, FeatureTrainableOptions options);
 
-  const model::ModelInfo& info() const override { return drafter_.info(); }
-  double dropout() const override { return drafter_.config().dropout; }
-  // Returns the drafter's parameters alone.
-  const std::map<std::string, at::Tensor>& parameters() const override { return drafter_.parameters(); }
   // Returns each step's predictions, the first step's first. Stored states give a teacher if the last layer is stored.
   TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override;
   bool teaches() const override { return true; }
-  // Writes the drafter's directory; the target is not named.
-  void save(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  // Like save(), with the target named by path and hash.
+  // Like save(), which does not name the target, with it named by path and hash.
   void save_result(const std::filesystem::path& directory, const model::SaveOptions& options) const override;
-  void load(const std::filesystem::path& directory) override;
 
  private:
   // Returns the target's states of the layers that the drafter reads; `hidden`: what its head reads, if known.
   model::ForwardOutput target_states(const Batch& batch);
 
-  model::TransformerModel& drafter_;
   model::TransformerModel& target_;
   FeatureTrainableOptions options_;
 };

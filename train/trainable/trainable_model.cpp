@@ -15,8 +15,6 @@
 
 namespace draftsmith::train {
 
-// ---- Batches
-
 namespace {
 
 // The host's part of a batch: its numbers, before any device has them.
@@ -165,8 +163,6 @@ Batch make_batch(const data::Corpus& corpus, const std::vector<int64_t>& example
   batch.corpus = &corpus;
   return batch;
 }
-
-// ---- Predictions
 
 model::ForwardInput input_of(const Batch& batch) {
   model::ForwardInput input;

@@ -21,8 +21,6 @@
 
 namespace draftsmith::train {
 
-// ---- Batches
-
 // A micro-batch as tensors: the input of a model's forward pass and of an objective.
 struct Batch {
   model::TokenBatch source;  // [B,S]; undefined for decoder-only models
@@ -50,8 +48,6 @@ struct ExampleTokens {
 };
 // Makes a batch of tokens that belong to no corpus.
 Batch make_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens = 0);
-
-// ---- Predictions
 
 // The output of trained models that objectives and validations read: hidden states at a batch's labels, and the head
 // that makes logits of them. It holds no logits: at all positions together they would be [P,V].
@@ -117,8 +113,6 @@ struct TextWriters {
   // object must outlive it. Not for Tandems.
   std::shared_ptr<model::LanguageModel> alone() const;
 };
-
-// ---- Trainable models
 
 class TrainableModel {
  public:

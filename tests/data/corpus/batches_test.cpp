@@ -8,11 +8,10 @@
 
 #include "base/files.h"
 #include "base/random.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
-
-using testing::ElementsAre;
 
 // A corpus of `examples` rows with lengths 1 to 40, the same every time.
 Corpus make_corpus(int64_t examples) {
@@ -27,12 +26,6 @@ Corpus make_corpus(int64_t examples) {
   }
   writer.finish();
   return Corpus(file);
-}
-
-int64_t longest(const Corpus& corpus, const std::vector<int64_t>& batch) {
-  size_t length = 0;
-  for (const int64_t i : batch) length = std::max({length, corpus.source(i).size(), corpus.target(i).size()});
-  return static_cast<int64_t>(length);
 }
 
 std::vector<std::vector<int64_t>> epoch_batches(BatchOrder& order, int64_t epoch) {
@@ -58,7 +51,9 @@ TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
   const Corpus corpus = make_corpus(1000);
   BatchOrder order(corpus, {.token_budget = 400, .max_rows = 20});
   for (const auto& batch : epoch_batches(order, 0)) {
-    EXPECT_LE(static_cast<int64_t>(batch.size()) * longest(corpus, batch), 400);
+    size_t longest = 0;
+    for (const int64_t i : batch) longest = std::max({longest, corpus.source(i).size(), corpus.target(i).size()});
+    EXPECT_LE(batch.size() * longest, 400U);
     EXPECT_LE(batch.size(), 20U);
   }
 }

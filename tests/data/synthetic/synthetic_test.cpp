@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/files.h"

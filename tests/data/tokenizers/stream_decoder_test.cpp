@@ -9,11 +9,10 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::data {
 namespace {
-
-using testing::ElementsAre;
 
 std::vector<std::string> stream(const Tokenizer& tokenizer, const Ids& ids) {
   StreamDecoder decoder(tokenizer);

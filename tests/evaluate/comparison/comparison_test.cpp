@@ -12,8 +12,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::IsEmpty;
-
 // Two evaluations of a suite of two settings; the second one is what `change` makes of the engine and the suite.
 class Comparisons : public testing::Test {
  protected:

@@ -29,8 +29,6 @@
 namespace draftsmith::evaluate {
 namespace {
 
-using testing::IsEmpty;
-
 // A machine as virtual ones are: its pace follows a trace recorded on a real one, its clock drifts and jumps,
 // neighbours stop it for milliseconds to seconds. Every number follows from the seed.
 class SimulatedMachine {

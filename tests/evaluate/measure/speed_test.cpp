@@ -182,14 +182,10 @@ TEST(EvaluationRecords, ComeBackFromJsonAsTheyWere) {
   EXPECT_DOUBLE_EQ(back.repetitions.at(1).verify, 0.2);
 }
 
-SettingRecords records_of(const std::vector<size_t>& lengths) {
-  SettingRecords records;
-  for (const size_t length : lengths) records.emplace_back().ids.assign(length, 5);
-  return records;
-}
-
 TEST(TypicalLines, HaveTheLengthsOfTheQuartiles) {
-  EXPECT_THAT(typical_lines(records_of({8, 1, 7, 2, 6, 3, 5, 4})), testing::ElementsAre(5, 6, 2));
+  SettingRecords records;
+  for (const size_t length : {8, 1, 7, 2, 6, 3, 5, 4}) records.emplace_back().ids.assign(length, 5);
+  EXPECT_THAT(typical_lines(records), testing::ElementsAre(5, 6, 2));
 }
 
 TEST(TypicalLines, CostsAreMediansOfEachTime) {

@@ -10,11 +10,10 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "tests/evaluate/fake_engine.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
-
-using testing::HasSubstr;
 
 bool holds(const Ratio& ratio, double value) {
   constexpr double kRounding = 1e-9;
@@ -89,13 +88,6 @@ TEST(Speedups, BaselinesThatAreDisturbedOrOfSeveralTemperaturesAreToldApart) {
   EXPECT_THAT(result.table, HasSubstr("! A/A greedy 0.67"));
 }
 
-// Returns the index of the first call after the counting pass and a warm-up of so many calls.
-size_t first_timed(const std::vector<FakeEngine::Call>& calls, size_t warm_up) {
-  size_t counted = 0;
-  for (size_t i = 0; i < calls.size(); ++i) counted = calls[i].count ? i + 1 : counted;
-  return counted + warm_up;
-}
-
 // A setting whose model the one before it had not used was up to 14 % slower.
 TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   FakeSuite suite;
@@ -105,8 +97,10 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
   FakeEngine engine;
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.0125 : 0.03; };
   suite.evaluate(engine);
+  size_t counted = 0;  // calls of the counting pass, which six calls of a warm-up follow
+  for (size_t i = 0; i < engine.calls.size(); ++i) counted = engine.calls[i].count ? i + 1 : counted;
   std::vector<size_t> turns;  // timed lines in each
-  for (size_t i = first_timed(engine.calls, 6); i < engine.calls.size(); ++i) {
+  for (size_t i = counted + 6; i < engine.calls.size(); ++i) {
     const FakeEngine::Call& call = engine.calls[i];
     if (call.max_new_tokens < 50) {
       EXPECT_LE(call.max_new_tokens, 4);

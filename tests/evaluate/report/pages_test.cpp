@@ -1,6 +1,5 @@
 // Pages of results: the sentence that says what a suite found, the order of tasks, and a text that is safe and whole.
 // tests/tools/report_page_test.py opens a page in a browser.
-#include <regex>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -17,8 +16,6 @@ namespace draftsmith::evaluate {
 namespace {
 
 using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Headline, NamesTheFastestLosslessSettingAndTheFastestNearIt) {
   const TaskResult task = made_task({made_lossless("speculative.small.T0.G4", "speculative", 2.41),

@@ -11,16 +11,13 @@
 #include "evaluate/report/report.h"
 #include "tests/evaluate/fake_engine.h"
 #include "tests/evaluate/made_results.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 
 namespace draftsmith::evaluate {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 MatchRateResult some_rates() {
   return {.name = "",

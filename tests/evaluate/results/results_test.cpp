@@ -15,14 +15,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Returns the JSON of an evaluation.
-ordered_json some_results() {
-  FakeSuite suite({"bild", "speculative"});
-  suite.options.run.back().lists[&DecodeOptions::window] = {2};
-  FakeEngine engine;
-  return to_json(suite.evaluate(engine).results);
-}
-
 TEST(ResultsFile, ResultsComeBackFromTheirJson) {
   FakeSuite suite({"bild", "assisted"});
   FakeEngine engine;
@@ -36,7 +28,10 @@ TEST(ResultsFile, ResultsComeBackFromTheirJson) {
 }
 
 TEST(ResultsFile, ValuesThatNoEvaluationWritesAreRefused) {
-  const ordered_json sound = some_results();
+  FakeSuite suite({"bild", "speculative"});
+  suite.options.run.back().lists[&DecodeOptions::window] = {2};
+  FakeEngine engine;
+  const ordered_json sound = to_json(suite.evaluate(engine).results);
   const auto refusal = [&](const std::string& place, const ordered_json& value) {
     ordered_json json = sound;
     json[ordered_json::json_pointer(place)] = value;

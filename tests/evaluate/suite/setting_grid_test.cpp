@@ -9,11 +9,10 @@
 
 #include "base/error.h"
 #include "evaluate/results/summary.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
-
-using testing::ElementsAre;
 
 std::vector<std::string> labels(const std::vector<Setting>& settings) {
   std::vector<std::string> result;

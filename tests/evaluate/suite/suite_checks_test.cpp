@@ -6,12 +6,10 @@
 
 #include "base/error.h"
 #include "evaluate/suite/suite_options.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith::evaluate {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // A suite with a task and a drafter "a", and what its checks say of a run.
 SuiteOptions checked_suite(std::vector<SettingGrid> runs) {

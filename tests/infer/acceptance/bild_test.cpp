@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -184,29 +183,21 @@ void for_random_scripts(uint64_t cases, const Check& check) {
   }
 }
 
-DecodeOptions thresholds_options(const Thresholds& thresholds, const std::string& rule) {
-  DecodeOptions options = bild(thresholds.fallback, thresholds.rollback, thresholds.limit);
-  options.max_draft = thresholds.max_draft;
-  options.rollback_rule = rule;
-  return options;
-}
-
-void expect_written(const GenerationResult& result, const Written& text) {
-  EXPECT_EQ(result.ids, text.ids);
-  EXPECT_EQ(result.stats.target_runs, text.large_runs);
-  EXPECT_EQ(result.stats.fallbacks, text.large_runs);
-  EXPECT_EQ(result.stats.rollbacks, text.rollbacks);
-}
-
 TEST(BildReference, EveryRuleIsAlgorithm1WithEndsFinalOrVerified) {
   for (const bool verify_end : {false, true}) {
     for (const bool effective : {false, true}) {
       int64_t rollbacks = 0;
       for_random_scripts(150, [&](const Case& oracles, const Thresholds& thresholds) {
-        DecodeOptions options = thresholds_options(thresholds, effective ? "effective" : "literal");
+        DecodeOptions options = bild(thresholds.fallback, thresholds.rollback, thresholds.limit);
+        options.max_draft = thresholds.max_draft;
+        options.rollback_rule = effective ? "effective" : "literal";
         options.verify_end = verify_end;
         const Written text = BildProgram(oracles, thresholds).algorithm1(effective, verify_end);
-        expect_written(run(oracles, options), text);
+        const GenerationResult result = run(oracles, options);
+        EXPECT_EQ(result.ids, text.ids);
+        EXPECT_EQ(result.stats.target_runs, text.large_runs);
+        EXPECT_EQ(result.stats.fallbacks, text.large_runs);
+        EXPECT_EQ(result.stats.rollbacks, text.rollbacks);
         rollbacks += text.rollbacks;
       });
       EXPECT_GT(rollbacks, 20);

@@ -64,10 +64,6 @@ TEST(DecodeWork, LinesThatRunTogetherReadWeightsOnce) {
   EXPECT_EQ(together.input.operations, alone.input.operations);
 }
 
-const model::TransformerConfig& config_of(const model::LanguageModel& model) {
-  return dynamic_cast<const model::TransformerModel&>(model).config();
-}
-
 // Products of decodings, counted both ways.
 struct BothCounts {
   Products run;
@@ -88,7 +84,7 @@ BothCounts count_both(const GenerationModels& models, DecodeOptions options, std
     results = generator.generate(sources);
     counts.run = counter.products();
   }
-  shapes.target = {&config_of(*models.target), at::kDouble};
+  shapes.target = {&dynamic_cast<const model::TransformerModel&>(*models.target).config(), at::kDouble};
   shapes.prompt_chunk = prefill_chunk(at::kCPU);
   if (models.drafter && models.drafter->transformer() != nullptr) {
     shapes.drafter = {&models.drafter->transformer()->config(), at::kDouble};

@@ -31,8 +31,8 @@ TEST(EarlyExit, LayersOfRowsThatEndInsideAKeptDraftAreCounted) {
 TEST_P(EarlyExitOf, VerifiedDraftsEqualGreedyForAllLayersWindowsAndBatches) {
   const auto model = exit_model({.family = GetParam()});
   const auto single = exit_model({.family = GetParam(), .type = at::kFloat});
-  const auto expected = tokens_of(run_exit(*model, 0, exit_options("greedy")));
-  const auto expected_single = tokens_of(run_exit(*single, 0, exit_options("greedy")));
+  const auto expected = ids_of(run_exit(*model, 0, exit_options("greedy")));
+  const auto expected_single = ids_of(run_exit(*single, 0, exit_options("greedy")));
   DecodeStats sum;
   for (int64_t layer = 1; layer <= kExitLayers; ++layer) {
     for (int64_t batch = 1; batch <= 6; ++batch) {
@@ -41,7 +41,7 @@ TEST_P(EarlyExitOf, VerifiedDraftsEqualGreedyForAllLayersWindowsAndBatches) {
       for (const int64_t window : {1, 3, 8}) {
         options.window = window;
         const auto results = run_exit(*model, layer, options);
-        ASSERT_EQ(tokens_of(results), expected) << "layer " << layer << " window " << window << " batch " << batch;
+        ASSERT_EQ(ids_of(results), expected) << "layer " << layer << " window " << window << " batch " << batch;
         const DecodeStats stats = total(results);
         EXPECT_EQ(stats.layer_runs, kExitLayers * stats.target_tokens) << "no layer runs twice for a token";
         if (layer == kExitLayers) {
@@ -51,7 +51,7 @@ TEST_P(EarlyExitOf, VerifiedDraftsEqualGreedyForAllLayersWindowsAndBatches) {
         }
       }
     }
-    EXPECT_EQ(tokens_of(run_exit(*single, layer, exit_options("assisted", 3))), expected_single) << layer;
+    EXPECT_EQ(ids_of(run_exit(*single, layer, exit_options("assisted", 3))), expected_single) << layer;
   }
   EXPECT_GT(sum.accepted, 0);
   EXPECT_LT(sum.accepted, sum.drafted);
@@ -59,7 +59,7 @@ TEST_P(EarlyExitOf, VerifiedDraftsEqualGreedyForAllLayersWindowsAndBatches) {
 
 TEST_P(EarlyExitOf, WindowsThatEndByTheDraftersProbabilitiesKeepItGreedy) {
   const auto model = exit_model({.family = GetParam()});
-  const auto expected = tokens_of(run_exit(*model, 0, exit_options("greedy")));
+  const auto expected = ids_of(run_exit(*model, 0, exit_options("greedy")));
   for (const char* window : {"dynamic", "fallback", "entropy"}) {
     for (const char* method : {"speculative", "early-exit"}) {
       DecodeOptions options = exit_options(method, 3);
@@ -68,22 +68,15 @@ TEST_P(EarlyExitOf, WindowsThatEndByTheDraftersProbabilitiesKeepItGreedy) {
       options.max_entropy = 2;
       options.exit_layer = 2;
       options.acceptance = "exact";
-      ASSERT_EQ(tokens_of(run_exit(*model, 2, options)), expected) << method << " " << window;
+      ASSERT_EQ(ids_of(run_exit(*model, 2, options)), expected) << method << " " << window;
     }
   }
-}
-
-GenerationModels with_drafter(model::TransformerModel& target, model::TransformerModel& drafter) {
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
-  return models;
 }
 
 // What BiLD does must not depend on where the small model's weights and caches lie.
 void expect_same(const std::vector<GenerationResult>& inside, const std::vector<GenerationResult>& apart,
                  const std::string& where) {
-  EXPECT_EQ(tokens_of(inside), tokens_of(apart)) << where;
+  EXPECT_EQ(ids_of(inside), ids_of(apart)) << where;
   for (size_t i = 0; i < inside.size(); ++i) {
     const DecodeStats& a = inside[i].stats;
     const DecodeStats& b = apart[i].stats;
@@ -98,6 +91,7 @@ void expect_same(const std::vector<GenerationResult>& inside, const std::vector<
 TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
   const auto model = exit_model({.family = GetParam()});
   const auto small = first_layers(*model, 2);
+  const GenerationModels models{.target = model.get(), .drafter = as_drafter(*small)};
   int64_t rollbacks = 0;
   for (const char* rule : {"effective", "literal"}) {
     for (const double temperature : {0.0, 0.8}) {
@@ -109,7 +103,7 @@ TEST_P(EarlyExitOf, BildEqualsBildWithTheSameLayersAsAModel) {
       options.rollback_rule = rule;
       const auto inside = run_exit(*model, 0, options);
       options.method = "bild";
-      const auto expected = Generator(with_drafter(*model, *small), options).generate(exit_sources(*model));
+      const auto expected = Generator(models, options).generate(exit_sources(*model));
       expect_same(inside, expected, rule);
       expect_same(run_exit(*model, 2, options), expected, std::string("as a drafter ") + rule);
       rollbacks += total(inside).rollbacks;
@@ -129,7 +123,7 @@ TEST(EarlyExit, AnExitsOwnNormAndHeadDraftAndNothingElse) {
   EXPECT_EQ(total(same).accepted, total(plain).accepted);
   exits.parameters().at("exit.2.head.weight").mul_(-1);
   const auto turned = Generator(models, exit_options("assisted", 3)).generate(exit_sources(*model));
-  EXPECT_EQ(tokens_of(turned), tokens_of(plain));
+  EXPECT_EQ(ids_of(turned), ids_of(plain));
   EXPECT_NE(total(turned).accepted, total(plain).accepted);
   // Without a layer given, early-exit drafts with the first exit.
   DecodeOptions options = exit_options("early-exit");
@@ -137,9 +131,9 @@ TEST(EarlyExit, AnExitsOwnNormAndHeadDraftAndNothingElse) {
   const DecodeStats stats = total(Generator(models, options).generate(exit_sources(*model)));
   EXPECT_EQ(stats.layer_runs, kExitLayers * stats.target_tokens + 2 * stats.unverified);
   options.exit_layer = 2;
-  const auto second = tokens_of(Generator(models, options).generate(exit_sources(*model)));
+  const auto second = ids_of(Generator(models, options).generate(exit_sources(*model)));
   options.exit_layer.reset();
-  EXPECT_EQ(tokens_of(Generator(models, options).generate(exit_sources(*model))), second);
+  EXPECT_EQ(ids_of(Generator(models, options).generate(exit_sources(*model))), second);
 }
 
 }  // namespace

@@ -23,8 +23,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 // A kind of target, and whether the drafter drafts in block mode.
 class FeaturesOf : public ::testing::TestWithParam<std::tuple<Kind, bool>> {
  protected:
@@ -54,8 +52,7 @@ TEST_P(FeaturesOf, GreedyOutputsAreTheTargetsInEveryTypeAtEveryWindowAndBatch) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kChar}) {
     const model::LoadOptions load{.dtype = type};
     const auto decoding = model::load_model(root / "target", load);
-    GenerationModels models;
-    models.target = decoding.get();
+    GenerationModels models{.target = decoding.get()};
     const auto expected = ids_of(Generator(models, tandem_options("greedy")).generate(sources));
     for (const char* name : {"whole", "pruned"}) {
       const DrafterSpec spec = parse_drafter(root / name);
@@ -94,10 +91,9 @@ TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   Ids read = kind_ == Kind::kEncoderDecoder ? Ids{0} : source;
   const auto first = std::ssize(read) - 1;
   read.insert(read.end(), output.begin(), output.end() - 1);
-  model::ForwardInput input;
-  input.source = {at::tensor(source, at::kLong).view({1, -1}), {5}};
-  input.target = {at::tensor(read, at::kLong).view({1, -1}), {std::ssize(read)}};
-  input.hidden_layers = pair.secondary->config().features.layers;
+  const model::ForwardInput input{.source = {at::tensor(source, at::kLong).view({1, -1}), {5}},
+                                  .target = {at::tensor(read, at::kLong).view({1, -1}), {std::ssize(read)}},
+                                  .hidden_layers = pair.secondary->config().features.layers};
   const auto states = pair.primary->forward(input);
   const auto steps = pair.secondary->forward_features(
       {input.target, states.layers, states.encoder, input.source.lengths, pair.secondary->config().features.unrolled});

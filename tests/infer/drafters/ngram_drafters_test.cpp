@@ -19,10 +19,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 constexpr int64_t kTableIds = 4;
 
 // A table of texts that a target like random_oracle(4, 1) might have written, and some that it would not.
@@ -50,8 +46,7 @@ struct Source {
 };
 
 GenerationModels models_drafting(model::LanguageModel& target, const Source& drafter) {
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   if (drafter.table != nullptr) {
     models.drafter = as_drafter(std::shared_ptr<const data::NgramTable>(drafter.table, [](const auto*) {}));
   } else if (drafter.lookup > 0) {
@@ -100,8 +95,7 @@ TEST(NgramDrafters, AssistedEqualsGreedyInEveryBatch) {
     model::ModelInfo info = oracle_info(kIds);
     info.encoder_decoder = encoder_decoder;
     OracleModel target(info, random_oracle(kIds, 4, 2.5));
-    DecodeOptions options;
-    options.max_new_tokens = 24;
+    DecodeOptions options{.max_new_tokens = 24};
     const auto greedy = ids_of(Generator(models_drafting(target, {}), options).generate(repeating_prompts()));
     options.method = "assisted";
     for (const Source& drafter : {Source{.table = &table}, Source{.lookup = 4}, Source{.lookup = 1}}) {
@@ -242,14 +236,12 @@ TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
   const auto message = [&](const DecodeOptions& options) {
     return error_of([&] { Generator(models_drafting(target, {.lookup = 4}), options); });
   };
-  DecodeOptions options;
-  options.method = "bild";
+  DecodeOptions options{.method = "bild"};
   EXPECT_THAT(message(options), AllOf(HasSubstr("drafter lookup, window fallback"), HasSubstr("unsure"),
                                       HasSubstr("use the window fixed")));
   options.window_rule = "fixed";
   EXPECT_EQ(message(options), "no error");
-  options = {};
-  options.method = "assisted";
+  options = {.method = "assisted"};
   EXPECT_EQ(message(options), "no error");
   options.confidence = 0.4;
   EXPECT_THAT(message(options), HasSubstr("window dynamic"));
@@ -258,8 +250,7 @@ TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
 TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   const data::NgramTable table = make_table(2);
   OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
-  DecodeOptions options;
-  options.method = "assisted";
+  const DecodeOptions options{.method = "assisted"};
   GenerationModels models = models_drafting(target, {.table = &table});
   const Pieces same(kTableIds, "abc");
   const Pieces other(kTableIds, "def");

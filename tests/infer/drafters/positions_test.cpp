@@ -28,10 +28,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Ge;
-using ::testing::HasSubstr;
-
 constexpr int64_t kNewTokens = 20;
 
 // A model that refuses tokens and sources beyond its positions.
@@ -62,15 +58,11 @@ model::ModelInfo bounded_info(int64_t vocabulary, int64_t positions, bool encode
 }
 
 DecodeOptions greedy_by(const std::string& method, const std::string& window, int64_t batch) {
-  DecodeOptions options;
-  options.method = method;
-  options.temperature = 0;
+  DecodeOptions options{.method = method, .temperature = 0, .fallback = 0.3, .max_new_tokens = kNewTokens};
   if (!window.empty()) options.window_rule = window;
   if (window == "dynamic") options.confidence = 0.3;
-  options.fallback = 0.3;
   if (window == "fixed" || (window.empty() && method == "speculative")) options.window = 4;
   options.batch_size = batch;
-  options.max_new_tokens = kNewTokens;
   return options;
 }
 
@@ -95,8 +87,7 @@ TEST_P(Positions, EveryMethodWritesWhatTheTargetWritesWithoutTheDrafter) {
   BoundedOracle drafter(bounded_info(6, kPositions, GetParam()),
                         mixture(function, random_oracle(6, 4, 1.5, {kEos}), 0.3));
   const std::vector<Ids> sources = {Ids(3, 2), Ids(20, 3), Ids(10, 4), Ids(11, 2), Ids(12, 3), Ids(13, 5), Ids(14, 2)};
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   const auto expected = ids_of(Generator(models, greedy_by("greedy", "", 1)).generate(sources));
   models.drafter = as_drafter(drafter);
   CapturedLog log;
@@ -125,8 +116,7 @@ TEST_P(Positions, ADrafterThatIsWatchedEndsWhereItsPositionsDo) {
   OracleModel target(bounded_info(6, 0, GetParam()), function);
   BoundedOracle drafter(bounded_info(6, 12, GetParam()), function);
   const std::vector<Ids> sources = {Ids(3, 2), Ids(20, 3)};
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   const auto expected = ids_of(Generator(models, greedy_by("greedy", "", 1)).generate(sources));
   models.drafter = as_drafter(drafter);
   const DecodeOptions options = greedy_by("speculative", "", 2);
@@ -144,9 +134,7 @@ TEST(PositionsOfSamples, RowsWithAndWithoutRoomKeepTheTargetsDistribution) {
   OracleModel target(oracle_info(4), oracles.target);
   BoundedOracle drafter(bounded_info(4, 2, true),
                         oracles.drafter);  // drafts two tokens, and none for the longest source
-  GenerationModels models;
-  models.target = &target;
-  models.drafter = as_drafter(drafter);
+  const GenerationModels models{.target = &target, .drafter = as_drafter(drafter)};
   const CapturedLog log;
   for (const char* acceptance : {"rejection", "block"}) {
     DecodeOptions options = sampling(1.0, 3);
@@ -182,9 +170,7 @@ TEST(PositionsOfModels, DraftersOfAllFamiliesEndAndTheTargetGoesOn) {
     prompts.emplace_back();
     for (size_t t = 0; t < length; ++t) prompts.back().push_back(static_cast<int64_t>(3 + t * 7 % 23));
   }
-  GenerationModels models;
-  models.target = target.get();
-  models.target_tokenizer = &tokenizer;
+  GenerationModels models{.target = target.get(), .target_tokenizer = &tokenizer};
   const auto expected = ids_of(Generator(models, greedy_by("greedy", "", 1)).generate(prompts));
   const CapturedLog log;
   for (const auto& drafter : drafters) {
@@ -245,15 +231,14 @@ TEST(PositionsOfTexts, AlphaIsMeasuredWhereTheDrafterCanDraft) {
 
 TEST(PositionsOfEncoders, InputsBeyondTheTargetsAreRefusedOrSkipped) {
   OracleModel target(bounded_info(5, 4, true), random_oracle(5, 1));
-  GenerationModels models;
-  models.target = &target;
+  GenerationModels models{.target = &target};
   DecodeOptions options;
   const std::vector<Ids> sources = {{2, 3, 2, 3}, Ids(5, 2)};
   EXPECT_THAT(error_of([&] { Generator(models, options).generate(sources); }),
               AllOf(HasSubstr("input 2"), HasSubstr("at most 4 tokens"), HasSubstr("5 tokens")));
   options.long_prompts = "skip";
   const auto results = Generator(models, options).generate(sources);
-  EXPECT_THAT(results[0].ids.size(), Ge(1U));
+  EXPECT_GE(results[0].ids.size(), 1U);
   EXPECT_TRUE(results[1].ids.empty());
 }
 

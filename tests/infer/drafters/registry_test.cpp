@@ -14,9 +14,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 TEST(DrafterSpec, IsReadAsItIsWritten) {
   EXPECT_EQ(parse_drafter("some/dir").kind, DrafterKind::kModel);
   EXPECT_EQ(parse_drafter("ngram:a/b.h5").path.string(), "a/b.h5");

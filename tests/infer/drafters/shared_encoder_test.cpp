@@ -20,9 +20,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 TEST(SharedEncoderDrafter, LosslessMethodsWriteTheTargetsOutputAtEveryBatchSizeAndWindow) {
   std::vector<TandemPair> pairs;
   pairs.push_back(identity_shared_encoder(kNoise));
@@ -55,9 +52,8 @@ TEST(SharedEncoderDrafter, AlphaOverTextsIsThatOfTheDistributions) {
   const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
   const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
   const at::NoGradGuard no_gradients;
-  model::ForwardInput input;
-  input.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}};
-  input.target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}};
+  model::ForwardInput input{.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}},
+                            .target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}}};
   const auto target = pair.primary->forward(input);
   const auto p = pair.primary->head(target.hidden).softmax(-1);
   input.shared_encoder = target.encoder;
@@ -110,9 +106,7 @@ TEST_F(SharedEncoderFiles, TargetsThatDoNotFitAreRefused) {
   EXPECT_THAT(problems_with(model::t5_config({.vocabulary = 50})), HasSubstr("vocabularies of different sizes"));
   EXPECT_THAT(problems_with(model::tiny_llama()), HasSubstr("no encoder"));
   // The Tandem methods need more.
-  GenerationModels models;
-  models.target = &target_;
-  models.drafter = load_drafter(spec, root_ / "target", {});
+  const GenerationModels models{.target = &target_, .drafter = load_drafter(spec, root_ / "target", {})};
   EXPECT_THAT(error_of([&] { Generator(models, tandem_options("tandem-speed")); }), HasSubstr("a Tandem secondary"));
 }
 

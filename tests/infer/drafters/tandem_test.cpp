@@ -28,8 +28,6 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 class TandemOf : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, TandemOf, ::testing::ValuesIn(kKinds), [](const auto& kind) {
   return kind.param == Kind::kEncoderDecoder ? "EncoderDecoder" : "DecoderOnly";
@@ -183,10 +181,9 @@ TEST(Tandem, ForcedAlphaGoesInBlocksAsTheMaskOfTrainingDoes) {
   const TandemPair pair = random_pair(Kind::kEncoderDecoder);
   const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
   const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
-  model::ForwardInput input;
-  input.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}};
-  input.target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}};
-  input.hidden_layers = pair.secondary->config().tandem.layer_map;
+  model::ForwardInput input{.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}},
+                            .target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}},
+                            .hidden_layers = pair.secondary->config().tandem.layer_map};
   const auto primary = pair.primary->forward(input);
   const auto p = pair.primary->head(primary.hidden).softmax(-1);
   for (const int64_t block : {1, 3, 8}) {
@@ -296,9 +293,7 @@ TEST_P(TandemOf, CachesEqualRecomputationAfterDraftsRollbacksAndCommits) {
       options.temperature = 0.7;
       options.max_new_tokens = 9;
       DraftParts parts = make_parts(options, std::make_unique<CheckedDrafter>(pair, sources));
-      GenerationModels models;
-      models.target = pair.primary.get();
-      Generator(models, options, std::move(parts)).generate(sources);
+      Generator({.target = pair.primary.get()}, options, std::move(parts)).generate(sources);
     }
   }
   EXPECT_GT(CheckedDrafter::logits_checked, 30);
@@ -327,8 +322,7 @@ std::unique_ptr<model::TransformerModel> with_padding(const model::TransformerMo
 // The secondary is the primary itself but for padding.
 TandemPair padded_pair(Kind kind, bool larger_primary) {
   const auto plain = tandem_primary_model(kind, kTokens);
-  TandemPair pair;
-  pair.primary = larger_primary ? with_padding(*plain) : tandem_primary_model(kind, kTokens);
+  TandemPair pair{.primary = larger_primary ? with_padding(*plain) : tandem_primary_model(kind, kTokens)};
   const auto ordinary = larger_primary ? tandem_primary_model(kind, kTokens) : with_padding(*plain);
   pair.secondary = model::make_tandem_secondary(
       *ordinary, *pair.primary, {.layer_map = {0, 1, 2}, .projections = model::ProjectionStart::kIdentity});
@@ -393,9 +387,7 @@ TEST(Tandem, CombinationsThatMakeNoSenseAreExplained) {
   options.free_token = false;
   options.window_rule = "fallback";
   EXPECT_THAT(error_of([&] { Generator(pair.models(), options); }), HasSubstr("may end before its first token"));
-  GenerationModels plain;
-  plain.target = pair.primary.get();
-  plain.drafter = as_drafter(*pair.primary);
+  const GenerationModels plain{.target = pair.primary.get(), .drafter = as_drafter(*pair.primary)};
   EXPECT_THAT(error_of([&] { Generator(plain, tandem_options("tandem-speed")); }), HasSubstr("Tandem secondary"));
   options = tandem_options("speculative");
   options.acceptance = "accept_all";

@@ -1,7 +1,6 @@
 // Match rates: against a naive loop over decoding steps, on models whose early layers are known.
 #include "infer/forced/match_rates.h"
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -13,6 +12,7 @@
 #include "model/models/exits.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
+#include "tests/support/early_exit_fixtures.h"
 #include "tests/support/errors.h"
 #include "tests/support/models.h"
 #include "tests/support/pieces_tokenizer.h"
@@ -39,19 +39,6 @@ GenerationModels rated_models(model::TransformerModel& target, const model::Exit
   return {.target = &target, .exits = exits};
 }
 
-std::vector<Ids> prompts_for(const model::TransformerModel& target) {
-  auto prompts = tandem_sources(target.info().encoder_decoder ? Kind::kEncoderDecoder : Kind::kDecoderOnly);
-  for (Ids& prompt : prompts) {
-    for (int64_t& id : prompt) id = std::min(id, target.info().vocabulary - 1);
-  }
-  return prompts;
-}
-
-std::vector<Ids> outputs_of(model::TransformerModel& target, const MatchRateOptions& options) {
-  DecodeOptions greedy{.max_new_tokens = options.max_new_tokens};
-  return ids_of(Generator(rated_models(target), greedy).generate(prompts_for(target)));
-}
-
 // A full head of random weights at layer 2 and an exit like the model's own at layer 1.
 model::Exits exits_for(const model::TransformerModel& target) {
   const auto& config = target.config();
@@ -65,7 +52,7 @@ model::Exits exits_for(const model::TransformerModel& target) {
 Cells naive(model::TransformerModel& target, const model::Exits& exits, const std::vector<Ids>& outputs,
             const MatchRateOptions& options) {
   Cells cells;
-  const auto prompts = prompts_for(target);
+  const auto prompts = exit_sources(target);
   for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<Row> rows(1);
     rows[0].tokens = target.info().encoder_decoder ? Ids{target.info().decoder_start} : prompts[i];
@@ -107,18 +94,18 @@ Cells naive(model::TransformerModel& target, const model::Exits& exits, const st
 TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
   std::vector<Model> all;
   for (const auto& config : model::tiny_families()) all.push_back(model::varied_model(config, 3));
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) all.push_back(tandem_primary_model(kind));
+  for (const Kind kind : kKinds) all.push_back(tandem_primary_model(kind));
   for (const Model& target : all) {
     target->requires_grad(false);
     const model::Exits exits = exits_for(*target);
     for (const int64_t bins : {8, 3}) {
       MatchRateOptions options{.layers = {1, 2}, .bins = bins, .max_new_tokens = 18};
-      const auto outputs = outputs_of(*target, options);
+      const auto prompts = exit_sources(*target);
+      const auto outputs = ids_of(Generator(rated_models(*target), {.max_new_tokens = 18}).generate(prompts));
       Cells expected = naive(*target, exits, outputs, options);
       for (const int64_t batch : {1, 3}) {
         options.batch_size = batch;
-        const auto rates =
-            count_matches(rated_models(*target, &exits), "greedy", prompts_for(*target), outputs, options);
+        const auto rates = count_matches(rated_models(*target, &exits), "greedy", prompts, outputs, options);
         Cells found = cells_of(rates);
         std::erase_if(found, [](const auto& cell) { return cell.second.second == 0; });
         EXPECT_EQ(found, expected) << target->info().name;
@@ -128,14 +115,14 @@ TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
 }
 
 TEST(MatchRates, LayersBelowOnesThatChangeNothingSayWhatTheLastOneSays) {
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
+  for (const Kind kind : kKinds) {
     const Model target = tandem_primary_model(kind);
     for (const auto& [name, value] : target->parameters()) {
       const bool adds = name.ends_with("attention.output.weight") || name.ends_with("feed_forward.down.weight");
       if ((name.starts_with("decoder.1") || name.starts_with("decoder.2")) && adds) value.zero_();
     }
     const MatchRateOptions options{.layers = {1, 2, 3}, .candidates = {1, 3}, .max_new_tokens = 18};
-    for (const MatchRate& rate : match_rates(rated_models(*target), prompts_for(*target), options)) {
+    for (const MatchRate& rate : match_rates(rated_models(*target), exit_sources(*target), options)) {
       // The 3 most likely tokens are those that top-k draws from.
       if (rate.decoding == "greedy" || (rate.decoding == "top-k" && rate.k == 3)) {
         EXPECT_EQ(rate.matches, rate.tokens) << rate.decoding << " " << rate.layer << " " << rate.positions;
@@ -155,7 +142,7 @@ TEST(MatchRates, EarlyPredictionsAreProcessedAsFinalOnesAre) {
   models.generation->min_new_tokens = 4;
   const MatchRateOptions options{
       .decodings = {{"greedy"}}, .candidates = {1}, .bin = 1, .bins = 5, .max_new_tokens = 5};
-  const auto rates = match_rates(models, prompts_for(*target), options);
+  const auto rates = match_rates(models, exit_sources(*target), options);
   int64_t forced = 0;
   for (const MatchRate& rate : rates) {
     if (rate.positions != "5") continue;

@@ -219,12 +219,12 @@ TEST(StopStrings, MethodsInsideTheModelEndThereToo) {
     options.stop_strings = {
         letters.decode(std::vector<int32_t>{static_cast<int32_t>(ids[1]), static_cast<int32_t>(ids[2])})};
     ASSERT_FALSE(options.stop_strings[0].empty());
-    const auto greedy = tokens_of(Generator(models, options).generate(exit_sources(*model)));
+    const auto greedy = ids_of(Generator(models, options).generate(exit_sources(*model)));
     EXPECT_LE(greedy[line].size(), 3U);
     for (const char* method : {"ppd", "calm"}) {
       options.method = method;
       options.exit_threshold = 1;  // of calm: no token leaves early
-      EXPECT_EQ(tokens_of(Generator(models, options).generate(exit_sources(*model))), greedy) << family << method;
+      EXPECT_EQ(ids_of(Generator(models, options).generate(exit_sources(*model))), greedy) << family << method;
     }
   }
 }

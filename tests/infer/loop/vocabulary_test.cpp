@@ -7,13 +7,11 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/processors.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
 namespace draftsmith::infer {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class Vocabularies : public ::testing::Test {
  protected:

@@ -16,6 +16,7 @@
 #include "tests/infer/self_drafting/plain_rows.h"
 #include "tests/model/models/tandem_passes.h"
 #include "tests/support/batches.h"
+#include "tests/support/early_exit_fixtures.h"
 #include "tests/support/models.h"
 #include "tests/support/tandem_pairs.h"
 #include "tests/support/tensors.h"
@@ -41,18 +42,8 @@ std::vector<Row> decode_by_calm(model::TransformerModel& target, const CalmSetti
   });
 }
 
-std::vector<Row> decode_fully(model::TransformerModel& target, const PlainRows& rows, bool sampling = false) {
-  const DecodeSettings settings = settings_of(target, sampling);
-  return decode_rows(target, rows, 1,
-                     [&](RowBatch& own, PhaseTimer& timer) { decode_plainly(target, settings, own, timer); });
-}
-
 PlainRows rows_for(const model::TransformerModel& target) {
-  PlainRows rows{tandem_sources(target.info().encoder_decoder ? Kind::kEncoderDecoder : Kind::kDecoderOnly)};
-  for (auto& source : rows.sources) {
-    for (int64_t& id : source) id = std::min(id, target.info().vocabulary - 1);
-  }
-  return rows;
+  return {exit_sources(target)};
 }
 
 // All families and forms, and two models whose outputs vary more.
@@ -62,7 +53,7 @@ std::vector<Model> calm_models() {
     all.push_back(model::varied_model(config, 3));
     all.back()->requires_grad(false);
   }
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) all.push_back(tandem_primary_model(kind));
+  for (const Kind kind : kKinds) all.push_back(tandem_primary_model(kind));
   return all;
 }
 
@@ -70,7 +61,9 @@ TEST(Calm, ThresholdAboveOneIsFullDecoding) {
   for (const Model& target : calm_models()) {
     const PlainRows rows = rows_for(*target);
     for (const bool sampling : {false, true}) {
-      const auto expected = decode_fully(*target, rows, sampling);
+      const DecodeSettings settings = settings_of(*target, sampling);
+      const auto expected = decode_rows(
+          *target, rows, 1, [&](RowBatch& own, PhaseTimer& timer) { decode_plainly(*target, settings, own, timer); });
       for (const size_t batch : {1, 2, 5}) {
         const auto found = decode_by_calm(*target, {kMeasures[batch % 2], 1.5, 4}, rows, batch, sampling);
         EXPECT_EQ(tokens_of(found), tokens_of(expected)) << target->info().name << " batch " << batch;
@@ -143,7 +136,7 @@ Model idle_model(Kind kind) {
 TEST(Calm, TokensLeaveWhereTheMarginOfTheirExitPassesTheThreshold) {
   size_t early = 0;
   size_t late = 0;
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
+  for (const Kind kind : kKinds) {
     const Model target = idle_model(kind);
     const CalmSettings calm{ExitMeasure::kMargin, 0.5, 4};
     for (const Row& row : decode_by_calm(*target, calm, rows_for(*target), 3)) {
@@ -167,7 +160,7 @@ TEST(Calm, TokensLeaveWhereTheMarginOfTheirExitPassesTheThreshold) {
 // An exit of its own at layer 1, which is sure of one token.
 TEST(Calm, ExitsGiveTheTokensOfThoseThatLeaveThere) {
   constexpr int64_t kToken = 9;
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
+  for (const Kind kind : kKinds) {
     const Model target = tandem_primary_model(kind);
     const auto& config = target->config();
     at::Tensor head = at::zeros({config.vocabulary, config.width}, at::kDouble);
@@ -192,7 +185,7 @@ TEST(Calm, ExitsGiveTheTokensOfThoseThatLeaveThere) {
 }
 
 TEST(Calm, ProcessorsAndPaddingHoldAtEveryExit) {
-  for (const Kind kind : {Kind::kEncoderDecoder, Kind::kDecoderOnly}) {
+  for (const Kind kind : kKinds) {
     const Model target = tandem_primary_model(kind);
     model::GenerationConfig generation{.eos_ids = target->info().eos, .no_repeat_ngram_size = 2, .min_new_tokens = 4};
     DecodeSettings settings = settings_of(*target, false);

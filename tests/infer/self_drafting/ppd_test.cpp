@@ -274,12 +274,12 @@ TEST_P(Ppd, WritesWhatPlainSamplingWrites) {
         made.min_new_tokens = 5;
         return made;
       };
-      const auto expected = tokens_of(run_exit(*model, 0, options("sample", 1)));
+      const auto expected = ids_of(run_exit(*model, 0, options("sample", 1)));
       for (const int64_t batch : {1, 5}) {
         DecodeOptions ppd = options("ppd", batch);
         ppd.candidates = 2;
         const auto results = run_exit(*model, 0, ppd);
-        ASSERT_EQ(tokens_of(results), expected) << "batch " << batch << ", processors " << processors;
+        ASSERT_EQ(ids_of(results), expected) << "batch " << batch << ", processors " << processors;
         sum += total(results);
       }
     }

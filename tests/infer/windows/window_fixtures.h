@@ -40,19 +40,16 @@ struct Pair {
   model::RouterPredictor router{random_router(*drafter), *drafter};
 
   GenerationModels models() const {
-    GenerationModels all{.target = target.get(), .drafter = as_drafter(*drafter), .router = &router};
-    return all;
+    return {.target = target.get(), .drafter = as_drafter(*drafter), .router = &router};
   }
 };
 
 inline DecodeOptions assisted(const std::string& window, int64_t batch) {
-  DecodeOptions options{.method = "assisted", .window_rule = window, .max_new_tokens = 18, .batch_size = batch};
-  return options;
+  return {.method = "assisted", .window_rule = window, .max_new_tokens = 18, .batch_size = batch};
 }
 
 inline std::vector<Ids> greedy(const Pair& pair) {
-  DecodeOptions options{.max_new_tokens = 18};
-  return ids_of(Generator(pair.models(), options).generate(sources()));
+  return ids_of(Generator(pair.models(), {.max_new_tokens = 18}).generate(sources()));
 }
 
 }  // namespace draftsmith::infer::testing

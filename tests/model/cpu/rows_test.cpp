@@ -229,17 +229,12 @@ TEST(RowOperations, RotatesPairsAndLeavesTheRest) {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> random_scores(int64_t count) {
-  const at::Tensor scores = 4 * random_tensor({count}, 1);
-  const float* data = scores.const_data_ptr<float>();
-  return {data, data + count};
-}
-
 TEST(SoftmaxRows, IsThatOfFp64ForRowsOfAnyLength) {
   for (int64_t columns = 1; columns <= 70; ++columns) {
     for (const int64_t rows : {1, 2, 3, 23}) {
-      const auto count = static_cast<size_t>(rows * columns);
-      std::vector<float> scores = random_scores(rows * columns);
+      const at::Tensor numbers = 4 * random_tensor({rows * columns}, 1);
+      const auto count = static_cast<size_t>(numbers.numel());
+      std::vector<float> scores(numbers.const_data_ptr<float>(), numbers.const_data_ptr<float>() + count);
       if (columns > 3) scores[static_cast<size_t>(columns - 2)] = -1e30F;  // a hidden key
       const at::Tensor expected = at::from_blob(scores.data(), {rows, columns}, at::kFloat).to(at::kDouble).softmax(-1);
       scores.push_back(7);

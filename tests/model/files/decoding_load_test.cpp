@@ -24,18 +24,13 @@ struct Stored {
   at::ScalarType dtype;
 };
 
-TransformerConfig config_of(const Stored& stored) {
-  TransformerConfig config = stored.family == "t5" ? tiny_t5() : gpt2_config(tiny_sizes(3));
-  config.tied_head = stored.tied;
-  if (config.encoder_decoder) config.output_scale = stored.tied ? 1 / std::sqrt(20.0) : 1.0;
-  return config;
-}
-
 class DecodingLoad : public testing::TestWithParam<Stored> {
  protected:
   DecodingLoad() {
-    const TransformerModel made(config_of(GetParam()), 5);
-    save_model(folder_ / "model", made, {.dtype = GetParam().dtype, .tokenizer = {}, .generation = {}});
+    TransformerConfig config = GetParam().family == "t5" ? tiny_t5() : gpt2_config(tiny_sizes(3));
+    config.tied_head = GetParam().tied;
+    if (config.encoder_decoder) config.output_scale = GetParam().tied ? 1 / std::sqrt(20.0) : 1.0;
+    save_model(folder_ / "model", TransformerModel(config, 5), {.dtype = GetParam().dtype});
   }
   std::unique_ptr<TransformerModel> load(bool pack, at::ScalarType dtype = at::kFloat) const {
     return load_model(folder_ / "model", {.dtype = dtype, .pack = pack});

@@ -21,23 +21,6 @@ using nlohmann::json;
 
 constexpr const char* kQuery = "decoder.block.1.layer.0.SelfAttention.q.weight";
 
-// Header and data of a well-formed file, to be put together again after damage.
-struct Parts {
-  json header;
-  std::string data;
-};
-
-Parts take_apart(const fs::path& file) {
-  const std::string bytes = read_file(file);
-  uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  return {json::parse(bytes.substr(8, length)), bytes.substr(8 + length)};
-}
-
-void put_together(const fs::path& file, const Parts& parts) {
-  write_file_atomic(file, raw_safetensors(parts.header.dump(), parts.data));
-}
-
 struct Damage {
   std::string name;
   std::function<void(const fs::path&)> apply;
@@ -48,9 +31,13 @@ struct Damage {
 Damage header(std::string name, const std::function<void(json&)>& change, std::vector<std::string> message) {
   return {std::move(name),
           [change](const fs::path& directory) {
-            Parts parts = take_apart(directory / "model.safetensors");
-            change(parts.header);
-            put_together(directory / "model.safetensors", parts);
+            const std::string bytes = read_file(directory / "model.safetensors");
+            uint64_t length = 0;
+            std::memcpy(&length, bytes.data(), sizeof(length));
+            json changed = json::parse(bytes.substr(8, length));
+            change(changed);
+            write_file_atomic(directory / "model.safetensors",
+                              raw_safetensors(changed.dump(), bytes.substr(8 + length)));
           },
           std::move(message)};
 }
@@ -181,9 +168,7 @@ TEST_P(MalformedDirectory, IsRefusedByName) {
   GetParam().apply(directory);
 
   const std::string message = error_of([&] { ModelDirectory opened(directory); });
-  for (const std::string& part : GetParam().message) {
-    EXPECT_THAT(message, HasSubstr(part));
-  }
+  for (const std::string& part : GetParam().message) EXPECT_THAT(message, HasSubstr(part));
 }
 
 std::string case_name(const testing::TestParamInfo<Damage>& info) {

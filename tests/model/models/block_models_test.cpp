@@ -43,11 +43,6 @@ at::Tensor hidden_of(DeepTandemModel& model, const TokenBatch& batch) {
   return model.forward(batch);
 }
 
-// The first `length` tokens of a single row.
-TokenBatch prefix(const TokenBatch& row, int64_t length) {
-  return {row.tokens.narrow(1, 0, length), {length}};
-}
-
 // The rows of a batch one after the other in one row, and each alone.
 template <class Model>
 void expect_rows_alone_together_and_packed_are_equal(Model& model, const TokenBatch& batch) {
@@ -120,7 +115,8 @@ TEST_P(DeepTandem, PassEqualsRecomputationTokenByToken) {
     const auto deep = model(block);
     const at::Tensor whole = hidden_of(*deep, row_)[0];
     for (int64_t length = 1; length <= 13; ++length) {
-      const at::Tensor last = hidden_of(*deep, prefix(row_, length))[0][length - 1];
+      const TokenBatch prefix{row_.tokens.narrow(1, 0, length), {length}};
+      const at::Tensor last = hidden_of(*deep, prefix)[0][length - 1];
       EXPECT_LT(difference(last, whole[length - 1]), 1e-11) << block << " " << length;
     }
   }

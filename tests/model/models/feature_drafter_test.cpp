@@ -26,9 +26,6 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr int64_t kSequence = 9;
 constexpr int64_t kSteps = 3;

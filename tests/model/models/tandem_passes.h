@@ -62,8 +62,7 @@ inline PairBatch pair_batch(const TransformerConfig& config, const std::vector<i
 }
 
 inline ForwardInput forward_input(const PairBatch& batch) {
-  ForwardInput input{.source = batch.source, .target = batch.target};
-  return input;
+  return {.source = batch.source, .target = batch.target};
 }
 
 // Runs the primary and returns the states that the secondary reads.

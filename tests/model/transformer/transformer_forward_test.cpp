@@ -117,7 +117,6 @@ TEST(TransformerParameters, MissingUnknownAndMisshapenTensorsAreAllNamed) {
   parameters.erase("encoder.0.self_attention.key.weight");
   parameters["decoder.1.extra.weight"] = at::zeros({3});
   parameters["decoder.final_norm.weight"] = at::zeros({7});
-  using testing::HasSubstr;
   EXPECT_THAT(error_of([&] { TransformerModel(tiny_t5(), parameters); }),
               testing::AllOf(HasSubstr("encoder.0.self_attention.key.weight"), HasSubstr("decoder.1.extra.weight"),
                              HasSubstr("[20]")));

@@ -24,7 +24,6 @@ namespace draftsmith::recipes {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::IsEmpty;
 
 class ExportTest : public testing::Test {
  protected:

@@ -63,13 +63,6 @@ class GgufExports : public testing::Test {
   const ScopedVariable python_{"DRAFTSMITH_PYTHON", draftsmith::test::peers_python().string()};
 };
 
-// A number in a file, under a text.
-std::string number_under(const std::string& key, uint32_t type, uint32_t value) {
-  std::string bytes = key;
-  for (const uint32_t number : {type, value}) bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
-  return bytes;
-}
-
 TEST_F(GgufExports, HaveTheTypeThatIsAskedFor) {
   model::TransformerConfig config = model::tiny_llama();
   config.ff_width = 32;  // a whole block
@@ -80,7 +73,8 @@ TEST_F(GgufExports, HaveTheTypeThatIsAskedFor) {
   EXPECT_EQ(run("llama", "half.gguf", "fp16").dtype, "F16");
   EXPECT_EQ(run("llama", "blocks.gguf", "q8_0").dtype, "Q8_0");
   EXPECT_LT(fs::file_size(folder_ / "half.gguf"), fs::file_size(folder_ / "whole.gguf"));
-  EXPECT_THAT(read_file(folder_ / "blocks.gguf"), HasSubstr(number_under("general.file_type", 4, 7)));
+  const std::string seven("\4\0\0\0\7\0\0\0", 8);  // as a number of type 4
+  EXPECT_THAT(read_file(folder_ / "blocks.gguf"), HasSubstr("general.file_type" + seven));
 }
 
 TEST_F(GgufExports, HoldTokensAndTheChatTemplate) {

@@ -32,11 +32,6 @@ TEST(WeightedAuc, EqualsCasesWorkedOutByHand) {
 
 const std::string kHash(64, 'b');
 
-std::unique_ptr<model::TransformerModel> small_drafter() {
-  const model::ModelSizes sizes = {.vocabulary = 30, .width = 12, .head_width = 6, .ff_width = 16, .decoder_layers = 1};
-  return std::make_unique<model::TransformerModel>(model::t5_config(sizes), 3);
-}
-
 // Positions whose disagreement is large where the most likely token is even, which only its embedding shows, and grows
 // with the entropy.
 data::RouterRows learnable_rows(int64_t count) {
@@ -70,14 +65,15 @@ class RouterTraining : public testing::Test {
     return data::RouterData(root_ / "r.h5");
   }
 
-  RoutedDrafter drafter() const { return {*drafter_, "work/small", kHash}; }
+  RoutedDrafter drafter() const { return {drafter_, "work/small", kHash}; }
 
   static RouterTrainingOptions options() {
     return {.top_k = 2, .hidden = 16, .epochs = 30, .batch_size = 64, .lr = 1e-2, .threshold = 0.7, .max_draft = 9};
   }
 
   const TemporaryDirectory root_;
-  const std::unique_ptr<model::TransformerModel> drafter_ = small_drafter();
+  const model::TransformerModel drafter_{
+      model::t5_config({.vocabulary = 30, .width = 12, .head_width = 6, .ff_width = 16, .decoder_layers = 1}), 3};
 };
 
 TEST_F(RouterTraining, LearnsWhatTheFeaturesShow) {

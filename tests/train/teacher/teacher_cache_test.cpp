@@ -19,21 +19,10 @@ namespace {
 
 constexpr int64_t kExamples = 9;
 
-at::Tensor random_logits(int64_t positions, int64_t vocabulary) {
-  at::Tensor logits = at::arange(positions * vocabulary, at::kDouble).mul(7.31).sin().mul(4);
-  return logits.reshape({positions, vocabulary});
-}
-
-// Labels of which some are likely and some are not.
-at::Tensor some_labels(const at::Tensor& logits) {
-  at::Tensor labels = logits.argmax(1);
-  labels.narrow(0, 0, labels.size(0) / 2).copy_(logits.argmin(1).narrow(0, 0, labels.size(0) / 2));
-  return labels;
-}
-
 TEST(StoredRows, HoldTheLikeliestIdsTheLabelAndTheMassOfTheRest) {
-  const at::Tensor logits = random_logits(10, 17);
-  const at::Tensor labels = some_labels(logits);
+  const at::Tensor logits = at::arange(10 * 17, at::kDouble).mul(7.31).sin().mul(4).reshape({10, 17});
+  const at::Tensor labels = logits.argmax(1);
+  labels.narrow(0, 0, 5).copy_(logits.argmin(1).narrow(0, 0, 5));  // half of them are not likely
   for (const double temperature : {1.0, 2.5}) {
     const StoredRows rows = store_rows(logits, labels, {.k = 5, .temperature = temperature});
     const at::Tensor p = (logits / temperature).softmax(1);

@@ -82,9 +82,8 @@ TEST_F(BlockTraining, BlockPredictionIsJudgedOnTheTokensThatItPredicts) {
   for (int64_t i = 0; i < corpus.size(); ++i) {
     all.push_back(i);
     const Batch batch = make_batch(corpus, {i}, model.info());
-    model::ForwardInput input;
-    input.target = batch.decoder_input;
-    const at::Tensor log_probs = model.head(model.forward(input).hidden)[0].log_softmax(1);  // [T,V]
+    const at::Tensor hidden = model.forward({.target = batch.decoder_input}).hidden;
+    const at::Tensor log_probs = model.head(hidden)[0].log_softmax(1);  // [T,V]
     for (int64_t p = kBlock - 1; p < batch.label_count(); ++p, ++labels) {
       expected -= log_probs[p + 1 - kBlock][batch.labels[p].item<int64_t>()].item<double>();
     }

@@ -16,17 +16,10 @@ namespace draftsmith::train {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 const ExitTrainingOptions kCalm{.loss = "calm_weighted"};
 const ExitTrainingOptions kOwnNorms{
     .loss = "weighted", .layers = {1, 2}, .weights = {0.3, 0.5, 1.5}, .own_norms = true};
-
-// -log q(label) of each label, summed, from whole logits [P,V].
-double cross_entropy_by_definition(const at::Tensor& logits, const at::Tensor& labels) {
-  return logits.log_softmax(1).gather(1, labels.unsqueeze(1)).sum().neg().item<double>();
-}
 
 class ExitTraining : public TandemTraining {};
 
@@ -67,15 +60,13 @@ TEST_F(ExitTraining, TheLossIsTheWeightedSumOfTheLayersLosses) {
     ExitPair pair(config, kCalm, at::kDouble);
     const data::Corpus corpus = corpus_for(config);
     const Batch batch = make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info());
-    model::ForwardInput input;
-    input.source = batch.source;
-    input.target = batch.decoder_input;
-    input.hidden_layers = {1, 2, 3};
-    const auto layers = pair.model->forward(input).layers;
+    const auto layers =
+        pair.model->forward({.source = batch.source, .target = batch.decoder_input, .hidden_layers = {1, 2, 3}}).layers;
     double expected = 0;
     for (size_t i = 0; i < 3; ++i) {
-      const at::Tensor logits = pair.model->exit_head(at_labels(layers[i], batch));
-      expected += static_cast<double>(i + 1) / 6 * cross_entropy_by_definition(logits, batch.labels);
+      const at::Tensor log_probs = pair.model->exit_head(at_labels(layers[i], batch)).log_softmax(1);  // [P,V]
+      const double share = -log_probs.gather(1, batch.labels.unsqueeze(1)).sum().item<double>();
+      expected += static_cast<double>(i + 1) / 6 * share;
     }
     const Loss loss = make_objective({})->loss(pair.trainable, batch, {});
     EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-9 * expected);
@@ -158,10 +149,8 @@ TEST_F(HeadTraining, HeadsBeginAsTheModelsOwn) {
     HeadPair pair(exit_configs().front(), options, at::kDouble);
     const data::Corpus corpus(folder_ / "train.h5");
     const Batch batch = make_batch(corpus, {0, 1, 2}, pair.trainable.info());
-    model::ForwardInput input;
-    input.source = batch.source;
-    input.target = batch.decoder_input;
-    input.hidden_layers = options.layers;
+    const model::ForwardInput input{
+        .source = batch.source, .target = batch.decoder_input, .hidden_layers = options.layers};
     const auto layers = pair.model->forward(input).layers;
     const TrainableOutput output = pair.trainable.forward(batch, {});
     ASSERT_EQ(output.predictions.size(), options.layers.size());

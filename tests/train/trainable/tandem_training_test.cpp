@@ -15,9 +15,6 @@
 namespace draftsmith::train {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 TEST_F(TandemTraining, GradientsEqualFiniteDifferencesInEveryConfiguration) {
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(3)}) {
     const data::Corpus corpus = corpus_for(config);
