@@ -96,8 +96,9 @@ EngagedOutputs engage(const GenerationModels& models, const EngagementQuestion& 
   throw_if_failed(results);
   for (GenerationResult& result : results) {
     outputs.tokens += std::ssize(result.ids);
-    // Drafts are kept whole up to the output's end, so all other tokens are the large model's.
-    if (!oracle) outputs.engaged += std::ssize(result.ids) - (result.stats.accepted - result.stats.cut);
+    // Each verification adds a token of the large model, but not behind the end of a verified draft.
+    const infer::DecodeStats& stats = result.stats;
+    if (!oracle) outputs.engaged += stats.verifications - (stats.cut > 0 && stats.unverified == 0 ? 1 : 0);
     outputs.ids.push_back(std::move(result.ids));
   }
   return outputs;

@@ -42,9 +42,9 @@ template <class Add>
 void check_replay(const PartTraits& parts, double temperature, const Add& add) {
   const AcceptanceTraits& acceptance = parts.acceptance;
   const std::string window = "window " + parts.window.name;
-  if (acceptance.target != TargetRole::kVerifies) {
-    add(window + " replays where drafts were rejected, and without verification none is",
-        "an acceptance that verifies: exact, rejection or rollback", "acceptance " + acceptance.name,
+  if (!acceptance.lossless) {
+    add(window + " knows where drafts leave the target's output, and this acceptance lets them",
+        "an acceptance without loss: exact, rejection or block", "acceptance " + acceptance.name,
         "use the window fixed");
   }
   if (temperature != 0) {

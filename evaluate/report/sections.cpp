@@ -313,8 +313,9 @@ std::string precision_note(const TaskView& view) {
 std::string conditional_note(const TaskResult& task) {
   const auto conditional = [](auto* setting) { return setting->acceptance.alpha_conditional.value_or(false); };
   if (std::ranges::none_of(task.rows(), conditional)) return "";
-  return fmt::format("  {} alpha where the window rule let the drafter go on: higher than over fixed windows",
-                     kConditionalMark);
+  return fmt::format(
+      "  {} alpha of tokens that the window rule or look-up chose to draft: higher than over fixed windows",
+      kConditionalMark);
 }
 
 // Returns a warning that other processes were at work during the evaluation, and how much slower rows became; empty if

@@ -246,7 +246,7 @@ std::optional<int64_t> SettingResult::window() const {
 }
 
 bool SettingResult::falls_back() const {
-  return method == "bild" || params.contains("rollback");
+  return params.contains("rollback");
 }
 
 std::string Results::environment_text(const std::string& key) const {

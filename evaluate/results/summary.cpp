@@ -11,6 +11,7 @@
 #include "evaluate/suite/suite_options.h"
 #include "evaluate/suite/tasks.h"
 #include "evaluate/theory/formulas.h"
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::evaluate {
@@ -33,13 +34,15 @@ infer::Work per_token(const infer::Work& work, const infer::DecodeWork& whole) {
   return work.times(1 / static_cast<double>(whole.emitted));
 }
 
-bool has_fixed_window(const Setting& setting) {
-  return setting.decode.drafts() && infer::window_traits(setting.decode).constant_length;
+// Returns whether theory is of the setting: windows of constant length, whose tokens stay with probability alpha.
+bool follows_theory(const Setting& setting) {
+  const infer::DecodeOptions& decode = setting.decode;
+  return decode.drafts() && infer::window_traits(decode).constant_length && infer::acceptance_traits(decode).lossless;
 }
 
 // Returns the operations factor of a fixed window at the measured alpha.
 std::optional<double> theory_ratio(const Setting& setting, const infer::DecodeStats& stats, double drafter_ratio) {
-  if (!has_fixed_window(setting) || stats.overlap_count == 0 || !std::isfinite(drafter_ratio)) return std::nullopt;
+  if (!follows_theory(setting) || stats.overlap_count == 0 || !std::isfinite(drafter_ratio)) return std::nullopt;
   return operations_factor(std::clamp(stats.alpha(), 0.0, 1.0), setting.decode.fixed_window(), drafter_ratio);
 }
 
@@ -184,9 +187,10 @@ class TaskSummary {
       const bool alone = measured_.batch_size_of(setting) == 1;
       const double greedy = result.speed.decode_ms_per_token * result.speed.speedup_decode.value / 1000;
       result.accounted = accounted_speed(timed_counts(records(setting)), costs, alone ? greedy : NAN);
-      result.predicted = predicted_speed(setting, stats, outputs(setting), costs);
+      if (!looks_up(setting)) result.predicted = predicted_speed(setting, stats, outputs(setting), costs);
     }
     result.work = work_result(measured_, setting, engine_);
+    if (result.work && looks_up(setting)) result.work->theory_operations_ratio.reset();
     add_inside(setting, stats, result);
     result.drafter = setting.drafter_label();
     add_lossless_checks(setting, result);
@@ -206,10 +210,16 @@ class TaskSummary {
     return decoded * setting.decode.num_samples;
   }
 
-  static std::optional<bool> alpha_is_conditional(const Setting& setting) {
+  // Returns whether the setting's drafter is prompt look-up, which drafts where it finds something.
+  bool looks_up(const Setting& setting) const {
+    return std::ranges::any_of(options_.drafter,
+                               [&](const auto& one) { return one.lookup && one.name == setting.drafter; });
+  }
+
+  std::optional<bool> alpha_is_conditional(const Setting& setting) const {
     if (!setting.decode.drafts()) return std::nullopt;
     const infer::WindowTraits window = infer::window_traits(setting.decode);
-    return window.decides != infer::Decides::kUpFront || window.replays;
+    return window.decides != infer::Decides::kUpFront || window.replays || looks_up(setting);
   }
 
   Acceptance acceptance(const Setting& setting, const infer::DecodeStats& stats) const {
@@ -257,7 +267,7 @@ class TaskSummary {
 
 std::optional<PredictedSpeed> predicted_speed(const Setting& setting, const infer::DecodeStats& stats, int64_t outputs,
                                               const infer::StepCosts& costs) {
-  if (!has_fixed_window(setting) || stats.drafted == 0 || stats.target_runs == 0) return std::nullopt;
+  if (!follows_theory(setting) || stats.drafted == 0 || stats.target_runs == 0) return std::nullopt;
   if (costs.target.empty() || stats.overlap_count == 0) return std::nullopt;
   const int64_t window = setting.decode.fixed_window();
   const double alpha = std::clamp(stats.alpha(), 0.0, 1.0);  // a mean of fp32 sums may be a hair above 1

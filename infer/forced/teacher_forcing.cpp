@@ -102,10 +102,9 @@ model::StepOutput TeacherForcing::next_output(int64_t positions) {
 
 void AlphaSums::add(const LogitsPair& logits, const ForcedLabels& given) {
   const ForcedLabels labels{given.ids.to(logits.target.device()), given.counted.to(logits.target.device())};
-  const int64_t shared = std::min(logits.target.size(2), logits.drafter.size(2));
-  const auto p = logits.target.narrow(2, 0, shared);
-  const auto q = logits.drafter.narrow(2, 0, shared);
-  const auto choice = most_likely(p);  // [B,L]
+  const at::Tensor& p = logits.target;
+  const at::Tensor q = fit_vocabulary(logits.drafter, p.size(2));  // as in decoding
+  const auto choice = most_likely(p);                              // [B,L]
   const auto drafted = most_likely(q);
   const auto same = choice.eq(drafted) & choice.ne(kNoToken) & labels.counted;
   same_ += same.sum().item<int64_t>();

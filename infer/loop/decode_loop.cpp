@@ -419,9 +419,9 @@ void commit_judgement(RowBatch& batch, const Draft& draft, const Judgement& judg
       for (int64_t j = 0; j < examined; ++j) stats.overlap_sum += values[j];
       stats.overlap_count += examined;
     }
-    if (!rule.lossless) {
+    if (rule.rolls_back) {
       ++stats.fallbacks;
-      stats.rollbacks += rule.rolls_back && accepted < count ? 1 : 0;
+      stats.rollbacks += accepted < count ? 1 : 0;
     }
 
     for (const int64_t token : drafted.first(static_cast<size_t>(accepted))) row.emit(token, eos);

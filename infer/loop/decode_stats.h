@@ -87,7 +87,7 @@ struct DecodeStats {
   int64_t unverified = 0;     // of these, tokens that BiLD put out at an output's end without a run of the target
   int64_t fallbacks = 0;      // BiLD: runs of the large model
   int64_t rollbacks = 0;      // BiLD: verifications that replaced a small model's token
-  int64_t cut = 0;            // accepted tokens behind an EOS or the length limit
+  int64_t cut = 0;            // tokens behind the end, the target's after a verified draft too
   std::vector<int64_t> accepted_histogram;    // verifications by accepted length 0..G
   std::vector<int64_t> examined_by_position;  // verifications that examined draft position j (all before it accepted)
   std::vector<int64_t> accepted_by_position;  // examined verifications that accepted position j

@@ -84,9 +84,9 @@ at::Tensor known_tokens(const at::Tensor& tokens, const model::ModelInfo& model,
 }
 
 at::Tensor fit_vocabulary(const at::Tensor& logits, int64_t vocabulary) {
-  const int64_t width = logits.size(1);
+  const int64_t width = logits.size(-1);
   if (width == vocabulary) return logits;
-  if (width > vocabulary) return logits.narrow(1, 0, vocabulary);
+  if (width > vocabulary) return logits.narrow(-1, 0, vocabulary);
   return at::constant_pad_nd(logits, {0, vocabulary - width}, -std::numeric_limits<double>::infinity());
 }
 

@@ -42,7 +42,7 @@ void mask_padding(at::Tensor logits, int64_t ids);
 // Returns tokens of a model with `vocabulary` ids for another model: ids that the other lacks become its padding id.
 at::Tensor known_tokens(const at::Tensor& tokens, const model::ModelInfo& model, int64_t vocabulary);
 
-// Returns logits [B,V'] as logits [B,vocabulary]: without further ids, or with -inf for missing ones.
+// Returns logits [...,V'] as logits [...,vocabulary]: without further ids, or with -inf for missing ones.
 at::Tensor fit_vocabulary(const at::Tensor& logits, int64_t vocabulary);
 
 // Returns the token lists with ids that the model lacks replaced by its padding id.

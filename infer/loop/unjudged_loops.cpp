@@ -146,7 +146,6 @@ class StandaloneLoop {
       stats.target_steps.add(
           {.share = share, .before = before, .tokens = processed, .logits = adds_token(draft, b) ? 1 : 0});
       ++stats.target_runs;
-      ++stats.fallbacks;
     }
     if (!any(input.new_tokens)) return {};
     input.tokens = padded(unread, target_.info().pad, target_.info().device);  // [B,L]

@@ -112,7 +112,7 @@ TEST(EvaluationSuite, AlphasOfWindowsThatStopOnConfidenceAreMarked) {
   EXPECT_TRUE(marked("assisted.small.confidence0.4"));
   EXPECT_FALSE(json_of(result, "greedy").at("acceptance").contains("alpha_conditional"));
   for (const std::string& text : {result.table, read_file(suite.directory / "out/report.html")}) {
-    EXPECT_THAT(text, testing::AllOf(HasSubstr("0.800†"), HasSubstr("† alpha where the window rule")));
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("0.800†"), HasSubstr("† alpha of tokens that the window rule")));
   }
   suite.options.run = {FakeSuite::run("assisted")};
   EXPECT_THAT(suite.evaluate(engine).table, testing::Not(HasSubstr("†")));

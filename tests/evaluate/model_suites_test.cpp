@@ -53,7 +53,7 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   options_.drafter = {{.name = "table", .ngram = root_ / "n.h5"}, {.name = "copy", .lookup = true, .longest = 3}};
   add_run("assisted", "table");
   add_run("assisted", "copy");
-  add_run("speculative", "table").lists[&DecodeOptions::window] = {3};
+  for (const char* name : {"table", "copy"}) add_run("speculative", name).lists[&DecodeOptions::window] = {3};
   const auto results = run_suite();
   for (const char* name : {"assisted.table", "assisted.copy"}) {
     const auto run = find(results, name);
@@ -62,6 +62,10 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
     EXPECT_FALSE(run.contains("predicted")) << name;
   }
   EXPECT_GT(find(results, "speculative.table.T1.G3").at("acceptance").at("alpha").get<double>(), 0);
+  EXPECT_TRUE(find(results, "speculative.table.T1.G3").contains("predicted"));
+  const auto copy = find(results, "speculative.copy.T1.G3");  // drafts where it finds something: not at every step
+  EXPECT_FALSE(copy.contains("predicted") || copy.at("work").contains("theory_operations_ratio")) << copy;
+  EXPECT_TRUE(copy.at("acceptance").at("alpha_conditional").get<bool>());
   for (const char* name : {"table", "copy"}) {
     const auto& drafter = results.at("tasks").at(0).at("drafters").at(name);
     EXPECT_GT(drafter.at("cost_ratio"), 0) << name;

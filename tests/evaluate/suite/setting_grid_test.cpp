@@ -134,7 +134,7 @@ TEST(EvaluationPrediction, UsesTheMeasuredVerificationCurve) {
   EXPECT_DOUBLE_EQ(accounted(rounds).speedup, 30 / (10 * (0.5 + 2.0)));
 }
 
-TEST(EvaluationPrediction, IsOfWindowsOfConstantLengthAlone) {
+TEST(EvaluationPrediction, IsOfLosslessWindowsOfConstantLengthAlone) {
   Setting run;
   infer::DecodeStats stats;
   stats.emitted = stats.target_tokens = 30;
@@ -143,7 +143,7 @@ TEST(EvaluationPrediction, IsOfWindowsOfConstantLengthAlone) {
   stats.overlap_sum = 15;
   const infer::StepCosts costs{{0.01, 0.01, 0.01, 0.01, 0.01, 0.01}, 0.001};
   for (const auto& [method, rule, constant] :
-       {std::tuple{"speculative", "", true}, std::tuple{"bild", "fixed", true}, std::tuple{"bild", "", false},
+       {std::tuple{"speculative", "", true}, std::tuple{"bild", "fixed", false}, std::tuple{"bild", "", false},
         std::tuple{"assisted", "", false}, std::tuple{"greedy", "", false}}) {
     run.decode.method = method;
     run.decode.window_rule = rule;

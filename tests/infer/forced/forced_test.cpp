@@ -113,5 +113,15 @@ TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
   }
 }
 
+TEST(ForcedAlpha, ATokenThatTheDrafterLacksIsNeverDrafted) {
+  OracleModel target(oracle_info(5), constant_oracle({.1, .2, .1, .1, .5}));
+  OracleModel drafter(oracle_info(4), constant_oracle({.2, .4, .2, .2}));
+  const auto forced =
+      measure_forced_alpha({target, drafter}, std::vector<Ids>{{2}}, std::vector<Ids>{{3, 4}}, {1, 0, 1});
+  EXPECT_NEAR(forced.alpha, .5, 1e-12);
+  EXPECT_EQ(forced.agreement, 0);
+  EXPECT_EQ(forced.target.accuracy, .5);
+}
+
 }  // namespace
 }  // namespace draftsmith::infer::testing

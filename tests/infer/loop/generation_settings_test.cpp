@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
+#include "infer/engagement.h"
 #include "infer/loop/rows.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/early_exit_fixtures.h"
@@ -202,6 +203,20 @@ TEST(StopStrings, EveryMethodEndsAtTheTokenWherePlainDecodingEnds) {
     }
   }
   EXPECT_GE(stopped, 12U);
+}
+
+TEST(StopStrings, InsideADraftTheyLeaveTheLargeModelUnengaged) {
+  const Letters letters(6);
+  const OracleFunction small = [](std::span<const int64_t>, std::span<const int64_t> prefix) {
+    return prefix.size() < 4 ? std::vector{0., 0., .9, .05, .03, .02} : std::vector{0., 0., .3, .3, .2, .2};
+  };
+  OraclePair pair({small, small, 6});
+  GenerationModels models = pair.models();
+  models.target_tokenizer = &letters;
+  models.generation = model::GenerationConfig{.stop_strings = {"aaa"}};
+  const EngagedOutputs outputs = engage(models, {EngagementPolicy::kFallback, .5, 8, 1}, std::vector<Ids>{{2}});
+  EXPECT_THAT(outputs.ids, ::testing::ElementsAre(Ids{2, 2, 2}));
+  EXPECT_EQ(outputs.engaged, 0);
 }
 
 TEST(StopStrings, MethodsInsideTheModelEndThereToo) {
