@@ -127,6 +127,7 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
   const nlohmann::ordered_json json{{"format_version", kFormatVersion},
                                     {"identity", identity_},
                                     {"threads", at::get_num_threads()},
+                                    {"bf16", bf16_},
                                     {"state", nlohmann::json(state)}};
   // If it is written, the run went on from this very checkpoint and only validated since: weights and optimizer are
   // those in it.
@@ -169,6 +170,11 @@ TrainingState CheckpointFolder::restore(const std::filesystem::path& checkpoint,
     require_same("the checkpoint belongs to a run with other options or data", json.at("identity"), identity_,
                  checkpoint);
     warn_of_threads(json.at("threads"));
+    if (json.value("bf16", bf16_) != bf16_) {
+      log_warning(
+          "the run multiplied in {} until now, and in {} from here on (precision = \"auto\" is the processor's)",
+          bf16_ ? "fp32" : "bf16", bf16_ ? "bf16" : "fp32");
+    }
     json.at("state").get_to(state);
   } catch (const nlohmann::json::exception& error) {
     throw UserError({.where = file.string(), .what = "the checkpoint is damaged", .found = error.what()});

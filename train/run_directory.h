@@ -70,9 +70,10 @@ void from_json(const nlohmann::json& json, TrainingState& state);
 
 class CheckpointFolder {
  public:
-  // Checkpoints of a run with another identity, a hash of what the run computes, are refused.
-  CheckpointFolder(std::filesystem::path folder, std::string identity)
-      : folder_(std::move(folder)), identity_(std::move(identity)) {}
+  // Checkpoints of a run with another identity, a hash of what the run computes, are refused. `bf16`: the run
+  // multiplies in that type here.
+  CheckpointFolder(std::filesystem::path folder, std::string identity, bool bf16)
+      : folder_(std::move(folder)), identity_(std::move(identity)), bf16_(bf16) {}
 
   // Writes the checkpoint of state.step, points `last` to it and removes the others. If that step already has one, only
   // its counters are replaced. Errors: RunError.
@@ -83,12 +84,13 @@ class CheckpointFolder {
   std::optional<std::filesystem::path> newest() const;
 
   // Restores weights and optimizer from a checkpoint. Returns the counters. Errors: UserError when it belongs to
-  // another run or is damaged. Warns when it was written with another number of threads.
+  // another run or is damaged. Warns when it was written with other threads or products.
   TrainingState restore(const std::filesystem::path& checkpoint, TrainableModel& trainable, Optimizer& optimizer) const;
 
  private:
   std::filesystem::path folder_;
   std::string identity_;
+  bool bf16_;
 };
 
 // ---- The log, for the console and in metrics.jsonl

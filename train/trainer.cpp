@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -140,13 +141,14 @@ struct TrainingRun {
         objective(make_objective(options.objective,
                                  {&inputs.trainable, &inputs.corpus, inputs.distilled, options.batches.token_budget})),
         optimizer(make_optimizer(inputs.trainable.parameters(), options.optimizer)),
-        checkpoints(directory / "checkpoints", sha256(inputs.identity + options_hash(options))) {
+        checkpoints(directory / "checkpoints", sha256(inputs.identity + options_hash(options)), bf16()) {
     check_inputs(inputs);
     check_validation(inputs.trainable, inputs.validation, options.validation);
     check_groups();
     warn_of_idle_processes();
   }
 
+  bool bf16() const { return trains_in_bf16(options.precision, inputs.trainable.info().device); }
   bool validates() const { return inputs.validation.corpus != nullptr; }
   bool over() const { return state.finished || done(length, state.progressed(), length) >= 1; }
   std::filesystem::path best_directory(int64_t step) const { return directory / fmt::format("{}-{:09}", kBest, step); }
@@ -203,6 +205,7 @@ struct TrainingRun {
     const auto checkpoint = checkpoints.newest();
     if (!checkpoint) return;
     state = checkpoints.restore(*checkpoint, inputs.trainable, *optimizer);
+    best_of_checkpoint = state.best_step;
     if (!state.finished) log_info("going on from {}", checkpoint->string());
   }
 
@@ -228,7 +231,7 @@ struct TrainingRun {
             .seed = options.seed,
             .first_micro_step = static_cast<uint64_t>(state.micro_step),
             .pack_tokens = options.batches.pack_tokens,
-            .autocast = trains_in_bf16(options.precision, inputs.trainable.info().device),
+            .autocast = bf16(),
             .step = state.step + 1,
             .world = &world};
   }
@@ -331,6 +334,7 @@ struct TrainingRun {
       // A run killed after this and before its next checkpoint comes here again.
       std::filesystem::remove_all(best_directory(state.step));
       inputs.trainable.save(best_directory(state.step), save_options());
+      remove_old_bests();
     }
     if (log) log->add(state.step, result, better, watch.seconds());
     if (options.validation.patience > 0 && state.since_best >= options.validation.patience) {
@@ -342,16 +346,18 @@ struct TrainingRun {
   void save_checkpoint() {
     if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
-    // From here on no resumed run needs an older best model.
-    if (state.best_value) keep_best_only();
+    if (!state.best_value) return;
+    best_of_checkpoint = state.best_step;
+    replace_link(directory / kBest, best_directory(state.best_step));
+    remove_old_bests();
   }
 
-  void keep_best_only() const {
-    const std::filesystem::path kept = best_directory(state.best_step);
-    replace_link(directory / kBest, kept);
+  // Removes best models but the newest and that of the last checkpoint, which a resumed run needs.
+  void remove_old_bests() const {
+    const std::set kept{best_directory(state.best_step), best_directory(best_of_checkpoint)};
     for (const auto& entry : std::filesystem::directory_iterator(directory)) {
       const bool is_best = entry.path().filename().string().starts_with(std::string(kBest) + "-");
-      if (is_best && entry.path() != kept && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
+      if (is_best && !kept.contains(entry.path()) && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
     }
   }
 
@@ -401,6 +407,7 @@ struct TrainingRun {
   std::unique_ptr<Optimizer> optimizer;
   CheckpointFolder checkpoints;
   TrainingState state;
+  int64_t best_of_checkpoint = 0;
   std::optional<TrainingLog> log;         // the leader's
   bool stop_agreed = false;               // of several processes, one was asked to stop
   std::optional<Stopwatch> in_gradients;  // the time of a step's gradients, while they are computed

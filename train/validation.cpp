@@ -234,13 +234,6 @@ void check_drafts(const TrainableModel& trainable, const ValidationInputs& input
                   .expected = "`teacher`, the model that the trained one is to draft for",
                   .found = "none given"});
   }
-  if (trainable.info().encoder_decoder || !continues_nothing(inputs, examples_to_use(inputs, options.draft_examples))) {
-    return;
-  }
-  problems.add({.where = where,
-                .what = "an example has no prompt, so all outputs would be alike",
-                .expected = "a validation corpus of prompts and continuations",
-                .found = inputs.corpus->file().string()});
 }
 
 // Adds the measures of outputs that the trained model writes or drafts.
@@ -277,6 +270,14 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
     problems.add({.where = "validation.measure", .what = "overlap needs a teacher", .found = "none given"});
   }
   if (options.draft_examples > 0) check_drafts(trainable, inputs, options, problems);
+  const int64_t decoded = examples_to_use(inputs, std::max(options.bleu_examples, options.draft_examples));
+  if (options.bleu_examples + options.draft_examples > 0 && !trainable.info().encoder_decoder &&
+      continues_nothing(inputs, decoded)) {
+    problems.add({.where = options.draft_examples > 0 ? "validation.draft_examples" : "validation.bleu_examples",
+                  .what = "an example has no prompt, so all outputs would be alike",
+                  .expected = "a validation corpus of prompts and continuations",
+                  .found = inputs.corpus->file().string()});
+  }
   if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {
     problems.add({.where = "validation references",
                   .what = "as many references as validation examples are needed",

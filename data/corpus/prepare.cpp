@@ -225,6 +225,13 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
                   .what = "prompts taken from the beginning of plain text cannot have a prefix or a suffix",
                   .expected = "neither prefix nor suffix"});
   }
+  const int64_t prompt = options.prompt_tokens + std::ssize(tokenizer.frames().source.before);
+  if (options.prompt_tokens > 0 && options.max_source > 0 && prompt > options.max_source) {
+    problems.add({.where = "prepare.max_source",
+                  .what = "all prompts would be longer, and their continuations begin at their ends",
+                  .expected = fmt::format("{} tokens or more, or 0", prompt),
+                  .found = std::to_string(options.max_source)});
+  }
   if (options.too_long == "split" && options.max_target < 2) {
     problems.add({.where = "prepare.max_target",
                   .what = "texts are split into windows of this many tokens",

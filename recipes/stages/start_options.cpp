@@ -88,6 +88,21 @@ void check_features(const StartOptions& options, const std::string& where, Probl
   }
 }
 
+// Adds a problem for each option of the large part that both parts share and that is not as in `architecture`.
+void check_large_part(const StartOptions& options, const std::string& where, Problems& problems) {
+  const ArchitectureOptions& large = *options.deep_tandem->large;
+  const auto check = [&](const char* key, auto member) {
+    if (large.*member == ArchitectureOptions().*member || large.*member == (*options.architecture).*member) return;
+    problems.add({.where = where + ".deep_tandem.large." + key,
+                  .what = "both parts share this option, which `architecture` gives",
+                  .expected = fmt::format("{}, or nothing", (*options.architecture).*member),
+                  .found = fmt::format("{}", large.*member)});
+  };
+  check("seed", &ArchitectureOptions::seed);
+  check("dropout", &ArchitectureOptions::dropout);
+  check("tied_head", &ArchitectureOptions::tied_head);
+}
+
 void check_start(const StartOptions& options, const std::string& where, Problems& problems) {
   if (options.features) {
     check_features(options, where, problems);
@@ -104,6 +119,9 @@ void check_start(const StartOptions& options, const std::string& where, Problems
     train::check_fits(*options.exits, options.architecture->decoder_layers, where + ".exits", problems);
   }
   if (options.shared_encoder && options.architecture) check_shared_encoder(options, where, problems);
+  if (options.deep_tandem && options.deep_tandem->large && options.architecture) {
+    check_large_part(options, where, problems);
+  }
   if (!options.tandem || !options.architecture) return;
   if (!options.tandem->primary) {
     problems.add(missing_model(where + ".tandem.primary", "a secondary of random weights needs a primary"));

@@ -198,6 +198,11 @@ TEST(DecoderOnlyTraining, SamplesOfTheStudentEndAtTheTeachersLastPosition) {
   EXPECT_GT(samples(0).decoder_input.tokens.size(1), 20);
   const auto objective = make_objective(options, {&trainable, &corpus, &live});
   EXPECT_EQ(objective->loss(trainable, given, {.step = 1}).count, ended.label_count());
+  // Rows that are packed fit the budget by their width, whatever the longest sample.
+  const Batch packed = make_batch(corpus, all, student.info(), 64);
+  const int64_t rows = packed.decoder_input.tokens.size(0);
+  const Batch kept = StudentSamples({.share = 1, .max_new_tokens = 2}, corpus, rows * 64).batch(trainable, packed, 1);
+  EXPECT_GE(kept.label_count(), 16) << "all examples, whose samples are short";
 }
 
 }  // namespace

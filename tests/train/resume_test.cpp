@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "data/corpus/corpus.h"
@@ -143,6 +145,51 @@ TEST(ExactResume, AskedToStopItSavesAndGoesOnWithTheSameBits) {
     train_tiny_validated(stopped, options);
     expect_same_run(whole, stopped);
   }
+}
+
+TEST(ExactResume, WarnsIfTheProcessorNowMultipliesOtherwise) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  TrainOptions options = resumed_options();
+  train_tiny_validated(folder / "run", options);
+  const auto state = folder / "run/checkpoints/last/state.json";
+  nlohmann::json json = load_json(state);
+  json["bf16"] = !json.at("bf16").get<bool>();
+  write_file_atomic(state, json.dump());
+  ::testing::internal::CaptureStderr();
+  train_tiny_validated(folder / "run", options);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), testing::HasSubstr("the run multiplied in"));
+}
+
+// Counts the best models in the run's directory at each step.
+class CountingBests : public PlainTrainable {
+ public:
+  CountingBests(model::TransformerModel& model, std::filesystem::path run)
+      : PlainTrainable(model), run_(std::move(run)) {}
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    const auto is_best = [](const auto& entry) { return entry.path().filename().string().starts_with("best-"); };
+    most = std::max<int64_t>(most, std::ranges::count_if(std::filesystem::directory_iterator(run_), is_best));
+    return PlainTrainable::forward(batch, dropout);
+  }
+  int64_t most = 0;
+
+ private:
+  std::filesystem::path run_;
+};
+
+TEST(ExactResume, KeepsTwoBestModelsHoweverFarApartCheckpointsAre) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  TrainOptions options = resumed_options();
+  options.length = "6 steps";
+  options.checkpoint_every = "3 steps";
+  options.validation.every = "1 steps";
+  const data::Corpus corpus(folder / "train.h5"), validation(folder / "validation.h5");
+  model::TransformerModel model(tiny_config(), 5);
+  CountingBests trainable(model, folder / "run");
+  run_training({.trainable = trainable, .corpus = corpus, .validation = {.corpus = &validation}}, options,
+               folder / "run");
+  EXPECT_EQ(trainable.most, 2) << "that of the checkpoint and the newest";
 }
 
 // Asks to stop at a micro-batch that takes more than a second: in its forward pass, or between that and the backward

@@ -256,7 +256,8 @@ class Distill : public Objective {
     if (teacher_ != nullptr) check_source(options, inputs);
     if (options.on_policy.share == 0) return;
     const model::ModelInfo* live = teacher_ != nullptr ? teacher_->live() : nullptr;
-    samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget, live != nullptr ? live->max_positions : 0);
+    samples_.emplace(options.on_policy, *inputs.corpus, inputs.token_budget,
+                     live != nullptr ? live->max_positions : inputs.trainable->info().max_positions);
   }
 
   Loss loss(TrainableModel& trainable, const Batch& batch, const model::DropoutContext& dropout) override {

@@ -32,14 +32,18 @@ void cut_to_positions(std::span<const int32_t> source, int64_t positions, std::v
   if (positions > 0 && std::ssize(sample) > most) sample.resize(static_cast<size_t>(std::max<int64_t>(0, most)));
 }
 
-// Returns how many of the first examples fit the budget, padded; at least one.
-size_t within_budget(const std::vector<ExampleTokens>& examples, bool encoder_decoder, int64_t token_budget) {
-  int64_t longest = 0;
+// Returns how many of the first examples fit the budget in rows of `width` tokens, 0: one padded row for each. At least
+// one.
+size_t within_budget(const std::vector<ExampleTokens>& examples, bool encoder_decoder, int64_t width,
+                     int64_t token_budget) {
+  std::vector<int64_t> lengths;
+  int64_t longest = width;
   for (size_t i = 0; i < examples.size(); ++i) {
     const auto [source, target] = examples[i];
     const auto separate = static_cast<int64_t>(std::max(source.size(), target.size()));
-    longest = std::max(longest, encoder_decoder ? separate : data::joined_length(source, target));
-    if (i > 0 && static_cast<int64_t>(i + 1) * longest > token_budget) return i;
+    lengths.push_back(encoder_decoder ? separate : data::joined_length(source, target));
+    longest = std::max(longest, lengths.back());
+    if (i > 0 && (data::packed_rows(lengths, width).back() + 1) * longest > token_budget) return i;
   }
   return examples.size();
 }
@@ -96,11 +100,11 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
                      targets[i]);
     examples.push_back({source, targets[i]});
   }
-  if (token_budget_ > 0) {
-    examples.resize(within_budget(examples, student.info().encoder_decoder, token_budget_));
-  }
   // Packs rows if the given batch was packed.
   const int64_t pack = given.decoder_input.segments.empty() ? 0 : given.decoder_input.tokens.size(1);
+  if (token_budget_ > 0) {
+    examples.resize(within_budget(examples, student.info().encoder_decoder, pack, token_budget_));
+  }
   return make_batch(examples, student.info(), pack);
 }
 

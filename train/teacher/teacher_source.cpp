@@ -54,7 +54,7 @@ HiddenTeacher::HiddenTeacher(const Predictions& predictions) : predictions_(pred
 }
 
 TeacherBlock HiddenTeacher::block(const at::Tensor& positions, const at::Tensor& ids) {
-  const at::NoGradGuard no_grad;
+  const PlainArithmetic plain(predictions_.hidden.device().type());  // logits are not rounded to bf16
   Predictions read = predictions_;
   const bool by_rows = ids.defined() && read.model->has_parameters();
   if (by_rows) {

@@ -86,6 +86,8 @@ TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   EXPECT_EQ(report.counts.at("dropped: no longer than the prompt"), 1);
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
+  const auto shorter = [&] { prepare_corpus(*stream, *tokenizer_, {.max_source = 2, .prompt_tokens = 3}, out_); };
+  EXPECT_THAT(error_of(shorter), HasSubstr("3 tokens or more")) << "prompts would lose tokens before their ends";
 }
 
 TEST_F(Prepare, LongTextsAreSplitIntoWindowsAndOnlyTheLastEndsInEos) {

@@ -2,6 +2,7 @@
 // rows, the drafter comes to agree with its target, runs resume with the same bits.
 #include <ATen/core/grad_mode.h>
 
+#include "base/device_tensors.h"
 #include "model/files/checkpoint.h"
 #include "model/models/companion.h"
 #include "model/models/feature_drafter.h"
@@ -81,6 +82,8 @@ TEST_F(FeatureTraining, PackedRowsHaveTheLossOfTheirTextsAndThePredictionsOfTheW
     HiddenTeacher teacher(*output.teacher);
     const at::Tensor all = at::arange(batch.label_count(), at::kLong), ids = at::tensor(vocabulary.ids, at::kLong);
     EXPECT_LT(difference(teacher.block(all, ids).logits, teacher.block(all, {}).logits.index_select(1, ids)), 1e-12);
+    const AutocastScope products(at::kCPU, true);
+    EXPECT_EQ(teacher.block(all, {}).logits.scalar_type(), at::kDouble) << "logits are not rounded to bf16";
   }
 }
 
