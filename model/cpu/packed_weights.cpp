@@ -202,6 +202,7 @@ class FloatMatrix final : public PackedWeights {
 // Rows from which tiles are faster than products of bytes.
 constexpr int64_t kFewestTileRows = 2;
 constexpr int64_t kInt8PerTask = 1 << 19;  // multiplications; a second thread costs about as much as these
+constexpr int64_t kMostInt8Rows = 1024;    // that a thread keeps in int8
 constexpr int32_t kOffset = 128;           // of stored weights
 constexpr float kLargest = 127;
 
@@ -313,7 +314,27 @@ class Int8Matrix final : public PackedWeights {
                                     [&] { fill_panels(rows_of<scalar_t>(parts), inputs_, to, scales); });
   }
 
+  // In blocks, as each thread keeps the int8 numbers of one.
   void run(PanelRange panels, const Rows& rows, Finish finish) const override {
+    for (int64_t first = 0; first < rows.count; first += kMostInt8Rows) {
+      const int64_t to = first * outputs_;
+      run_block(panels,
+                {.x = rows.x + first * inputs_,
+                 .residual = rows.residual == nullptr ? nullptr : rows.residual + to,
+                 .count = std::min(kMostInt8Rows, rows.count - first),
+                 .y = rows.y + to,
+                 .number = rows.count <= kMostInt8Rows ? rows.number : 0},
+                finish);
+    }
+  }
+
+ private:
+  struct RowRange {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+
+  void run_block(PanelRange panels, const Rows& rows, Finish finish) const {
     const QuantizedRows& in = quantized(rows, inputs_);
     const PanelOutputs outputs{
         numbers_or_null(scales_), numbers_or_null(bias_), rows.residual, rows.y, outputs_, kPanel,
@@ -329,12 +350,6 @@ class Int8Matrix final : public PackedWeights {
       for (; group < in.groups; ++group) add_group(panel, group, in, {row, count}, sums);
     });
   }
-
- private:
-  struct RowRange {
-    int64_t begin = 0;
-    int64_t count = 0;
-  };
 
   // Returns the task of a row and those after it: a panel's inputs from group `group` on, `inputs` of them.
   Int8Task task_of(int64_t panel, int64_t group, int64_t inputs, const QuantizedRows& in, int64_t row,

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -86,6 +88,10 @@ class alignas(64) Counter {
 struct Team::Shared {
   explicit Shared(int64_t count) : size(static_cast<uint64_t>(count)) {
     for (auto& slot : taken) slot = std::vector<Counter>(size);
+  }
+
+  // Starts the workers. If the system refuses one, the destructor ends the others.
+  void start() {
     for (uint64_t thread = 1; thread < size; ++thread) {
       workers.emplace_back([this, thread] { work(thread); });
     }
@@ -100,12 +106,18 @@ struct Team::Shared {
 
   uint64_t pieces() const { return size * kPieces; }
 
-  // Computes a piece that the calling thread has taken: only then do program and phase stand still.
-  void compute(uint64_t serial, uint64_t piece) const {
+  // Computes a piece that the calling thread has taken: only then do program and phase stand still. Nothing after an
+  // exception, which is kept.
+  void compute(uint64_t serial, uint64_t piece) {
     const auto phase = static_cast<int64_t>(serial - first);
     const auto items = static_cast<uint64_t>(program->items(phase));
     const uint64_t from = piece * items / pieces(), to = (piece + 1) * items / pieces();
-    if (from < to) program->run(phase, static_cast<int64_t>(from), static_cast<int64_t>(to));
+    if (from == to || failed.load(std::memory_order_relaxed)) return;
+    try {
+      program->run(phase, static_cast<int64_t>(from), static_cast<int64_t>(to));
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
   }
 
   // Computes pieces of one thread's share, at most `most`, as long as there are any.
@@ -146,10 +158,14 @@ struct Team::Shared {
   std::atomic<bool> stopping{false};
   const TeamProgram* program = nullptr;
   uint64_t first = 1;  // number of the program's first phase
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;  // read when all pieces are counted
   std::vector<std::thread> workers;
 };
 
-Team::Team(int64_t threads) : shared_(std::make_unique<Shared>(std::max<int64_t>(1, threads))) {}
+Team::Team(int64_t threads) : shared_(std::make_unique<Shared>(std::max<int64_t>(1, threads))) {
+  shared_->start();
+}
 
 Team::~Team() = default;
 
@@ -170,6 +186,7 @@ void Team::run(const TeamProgram& program) {
   shared_->end.store(end, std::memory_order_release);
   shared_->end.notify_all();
   for (uint64_t serial = begin; serial < end; ++serial) shared_->take_part(serial, 0);
+  if (shared_->failed.exchange(false)) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
 }
 
 Team& Team::current() {

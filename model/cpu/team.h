@@ -17,7 +17,7 @@ class TeamProgram {
   virtual int64_t phases() const = 0;
   // Returns the number of independent items of a phase.
   virtual int64_t items(int64_t phase) const = 0;
-  // Computes the items [begin,end). It throws nothing.
+  // Computes the items [begin,end). An exception, as of lacking memory, ends the program.
   virtual void run(int64_t phase, int64_t begin, int64_t end) const = 0;
 };
 
@@ -30,7 +30,7 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   int64_t threads() const;
-  // Runs all phases in order. For one thread at a time.
+  // Runs all phases in order. For one thread at a time. Throws the first exception of an item.
   void run(const TeamProgram& program);
 
   // Returns the team of the calling thread, of at::get_num_threads() threads; of one inside a parallel region.
@@ -41,7 +41,7 @@ class Team {
   std::unique_ptr<Shared> shared_;
 };
 
-// Calls work(begin, end) for pieces of the items 0 to `items`, by the calling thread's team. `work` throws nothing.
+// Calls work(begin, end) for pieces of the items 0 to `items`, by the calling thread's team.
 // In a decoding loop it takes the place of at::parallel_for(), whose threads wait for more by spinning, on the
 // processors that the team needs.
 template <class Work>

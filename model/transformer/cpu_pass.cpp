@@ -41,6 +41,7 @@ void CpuPass::Buffer::fit(int64_t numbers) {
   const bool too_large = size_ > kKept && 0 < numbers && numbers < size_ / 8;
   if (numbers <= size_ && !too_large) return;
   memory_.reset();
+  size_ = 0;  // should there be no memory
   memory_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(numbers));
   size_ = numbers;
 }

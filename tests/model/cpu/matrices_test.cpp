@@ -177,6 +177,17 @@ TEST(Int8Matrix, AddsTheLargestBytesExactly) {
   }
 }
 
+TEST(Int8Matrix, ManyRowsAreThoseOfFew) {
+  const at::Tensor x = random_tensor({2500, 40}, 3), weight = random_tensor({33, 40}, 4);
+  for (const Instructions set : available_instructions()) {
+    const auto matrix = packed_int8(weight, set);
+    const at::Tensor whole = matrix->multiply(x, Finish::kNone);
+    for (const int64_t first : {0, 1000, 1020, 2490}) {
+      EXPECT_TRUE(at::equal(whole.narrow(0, first, 10), matrix->multiply(x.narrow(0, first, 10), Finish::kNone)));
+    }
+  }
+}
+
 TEST(Int8Matrix, TakesExtremeNumbersAndRefusesWeightsThatAreNone) {
   at::Tensor weight = random_tensor({3, 8}, 11);
   for (const double size : {0.0, 1e-44, 1e-38, 1e33}) {

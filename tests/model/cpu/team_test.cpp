@@ -3,6 +3,7 @@
 #include "model/cpu/team.h"
 
 #include <atomic>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -62,6 +63,26 @@ TEST(Team, DoesEveryItemOnceAndPhasesInOrder) {
     }
     EXPECT_TRUE(program.complete()) << threads;
     EXPECT_EQ(program.early(), 0) << threads;
+  }
+}
+
+TEST(Team, ThrowsWhatAPieceThrowsAndGoesOn) {
+  struct Failing final : TeamProgram {
+    int64_t phases() const override { return 3; }
+    int64_t items(int64_t /*phase*/) const override { return 64; }
+    void run(int64_t phase, int64_t /*begin*/, int64_t /*end*/) const override {
+      if (phase == 1) throw std::bad_alloc();
+    }
+  };
+  for (const int64_t threads : {1, 2, 3, 5}) {
+    Team team(threads);
+    for (int time = 0; time < 20; ++time) {
+      EXPECT_THROW(team.run(Failing()), std::bad_alloc);
+      Counting program({1, 64, 3, 502});
+      program.begin();
+      team.run(program);
+      EXPECT_TRUE(program.complete() && program.early() == 0) << threads;
+    }
   }
 }
 

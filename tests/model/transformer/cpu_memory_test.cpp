@@ -92,6 +92,9 @@ TEST(CpuBuffers, KeepTheirMemoryUnlessItIsMuchMoreThanIsNeeded) {
   EXPECT_EQ(buffer.size(), much);
   buffer.fit(much / 8 - 1);
   EXPECT_EQ(buffer.size(), much / 8 - 1);
+  EXPECT_THROW(buffer.fit(int64_t{1} << 60), std::bad_alloc);
+  buffer.fit(10);
+  EXPECT_NE(buffer.data(), nullptr);
 }
 
 }  // namespace
