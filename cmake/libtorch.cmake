@@ -74,7 +74,7 @@ if(EXISTS "${torch_lib_dir}/libtorch_cuda.so")
     cmake_path(GET cuda_runtime PARENT_PATH cuda_lib_dir)
     target_include_directories(draftsmith::torch SYSTEM INTERFACE ${cuda_include})
     target_link_libraries(draftsmith::torch INTERFACE
-      "-Wl,--push-state,--no-as-needed,${torch_lib_dir}/libtorch_cuda.so,${torch_lib_dir}/libc10_cuda.so,${torch_lib_dir}/libtorch.so,${cuda_runtime},--pop-state")
+      "-Wl,--push-state,--no-as-needed,\"${torch_lib_dir}/libtorch_cuda.so\",\"${torch_lib_dir}/libc10_cuda.so\",\"${torch_lib_dir}/libtorch.so\",\"${cuda_runtime}\",--pop-state")
     target_link_options(draftsmith::torch INTERFACE "LINKER:-rpath,${cuda_lib_dir}")
     target_compile_definitions(draftsmith::torch INTERFACE DRAFTSMITH_TORCH_CUDA=1)
     set(DRAFTSMITH_TORCH_CUDA ON)

@@ -23,7 +23,7 @@ def main() -> None:
         print(f"error: draftsmith was built for another torch\n  expected: torch {series}.*\n  found:    {found}\n"
               f"  hint:     pip install 'torch=={series}.*'", file=sys.stderr)
         raise SystemExit(2)
-    environment = dict(os.environ)
+    environment = {"DRAFTSMITH_PYTHON": sys.executable, **os.environ}
     if torch.parent != PACKAGES:  # the program's own search path does not lead to torch's libraries
         folders = [torch / "lib", *sorted(torch.parent.glob("nvidia/cu1*/lib")), environment.get("LD_LIBRARY_PATH")]
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(str(folder) for folder in folders if folder)

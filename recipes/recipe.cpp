@@ -202,9 +202,9 @@ void check_file(const std::string& text, const std::string& where, RecipeStage& 
   stage.files.push_back(path);
   if (!path.ends_with("tokenizer.json") && !path.ends_with(".model")) return;
   for (const char* read_with_it : {"added_tokens.json", "chat_template.jinja", "merges.txt", "special_tokens_map.json",
-                                   "tokenizer_config.json", "vocab.json"}) {
+                                   "tokenizer.model", "tokenizer_config.json", "vocab.json"}) {
     const auto beside = std::filesystem::path(path).parent_path() / read_with_it;
-    if (std::filesystem::exists(beside, unknown)) stage.files.push_back(beside.string());
+    if (beside != path && std::filesystem::exists(beside, unknown)) stage.files.push_back(beside.string());
   }
 }
 

@@ -146,8 +146,13 @@ TokenizerConfig read_tokenizer_config(const fs::path& directory) {
   const json config = config_with_special_tokens(directory);
   read_flags(config, result);
   result.any_class = result.tokenizer_class;
-  if (result.any_class.empty())
-    result.any_class = content_at(load_object(directory / "config.json"), "tokenizer_class");
+  if (result.any_class.empty()) {
+    const json model = load_object(directory / "config.json");
+    result.any_class = content_at(model, "tokenizer_class");
+    const std::string kind = result.any_class.empty() ? content_at(model, "model_type") : "";
+    if (kind == "pegasus") result.any_class = "PegasusTokenizer";
+    if (kind == "mbart" && fs::exists(directory / "sentencepiece.bpe.model")) result.any_class = "MBartTokenizer";
+  }
   const bool has_decoder = config.contains("added_tokens_decoder");
   std::vector<AddedToken> special;
   for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",

@@ -85,8 +85,9 @@ void marian_keys(ConfigKeys& keys, const TransformerConfig& config) {
 
 // M2M-100's positions count from the padding id on, and pass over padding.
 void m2m_100_keys(ConfigKeys& keys, TransformerConfig& config) {
+  if (!keys.reads()) return keys.also("pad_token_id", config.position_offset - 1);  // generation may pad otherwise
   config.position_offset = config.pad + 1;
-  if (keys.reads() && config.decoder_start == config.pad) {
+  if (config.decoder_start == config.pad) {
     keys.reader().wrong("decoder_start_token_id", "is the padding id, which has no position in this family",
                         "another id, usually eos_token_id");
   }

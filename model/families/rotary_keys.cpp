@@ -203,7 +203,7 @@ void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& 
     rotary[kShare] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
     keys.also(names.share, rotary[kShare]);
   }
-  if (names.base != std::string("rope_theta")) keys.also(names.base, config.rotary.base);
+  keys.also(names.base, config.rotary.base);  // "rope_theta" is what Transformers 4 reads
   keys.also("rope_parameters", rotary);
 }
 

@@ -19,6 +19,7 @@ namespace draftsmith::model {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 const NamedValues<at::ScalarType>& torch_types() {
@@ -111,6 +112,7 @@ void write_new_directory(const fs::path& directory, const std::function<void(con
 namespace {
 
 constexpr const char* kSettings = "tokenizer_config.json";
+constexpr const char* kConfig = "config.json";
 
 // Returns settings with which Transformers gives SentencePiece's own ids: T5's without sentinel tokens, Llama's without
 // BOS, since the prompts of models of ours begin with their text.
@@ -138,19 +140,25 @@ std::string name_in_directory(const fs::path& tokenizer, const TransformerConfig
 
 void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config, const fs::path& directory) {
   const std::string name = name_in_directory(tokenizer, config);
-  if (name == "config.json") {  // a ByT5 whose own configuration alone says so
-    write_json(directory / kSettings, ordered_json{{"tokenizer_class", "ByT5Tokenizer"}});
-    return;
-  }
-  write_file_atomic(directory / name, read_file(tokenizer));
-  for (const char* other : {kSettings, "tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                            "merges.txt", "target.spm"}) {
+  if (name != kConfig) write_file_atomic(directory / name, read_file(tokenizer));  // kConfig: a ByT5 without a file
+  for (const char* other : {kSettings, "tokenizer.json", "tokenizer.model", "special_tokens_map.json",
+                            "added_tokens.json", "vocab.json", "merges.txt", "target.spm", "chat_template.jinja"}) {
     const fs::path beside = tokenizer.parent_path() / other;
-    if (other != name && fs::is_regular_file(beside)) write_file_atomic(directory / other, read_file(beside));
+    if (other == name || beside == tokenizer || !fs::is_regular_file(beside)) continue;
+    write_file_atomic(directory / other, read_file(beside));
   }
-  if (!fs::exists(directory / kSettings) && (name == "spiece.model" || name == "tokenizer.model")) {
-    write_json(directory / kSettings, settings_for(config));
-  }
+  const bool pieces = name == "spiece.model" || name == "tokenizer.model";
+  const bool copied = fs::exists(directory / kSettings);
+  ordered_json settings = ordered_json::object();
+  if (copied) settings = load_json(directory / kSettings);
+  if (!copied && pieces) settings = settings_for(config);
+  // A class that stands in the model's configuration alone is not in ours.
+  const fs::path file = tokenizer.parent_path() / kConfig;
+  const json model = fs::is_regular_file(file) ? load_json(file) : json();
+  const json named = model.is_object() ? model.value("tokenizer_class", json()) : json();
+  const bool lacks = named.is_string() && !(copied && settings.contains("tokenizer_class"));
+  if (lacks) settings["tokenizer_class"] = named;
+  if (lacks || (!copied && pieces)) write_json(directory / kSettings, settings);
 }
 
 namespace {

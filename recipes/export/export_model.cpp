@@ -119,10 +119,9 @@ void write_model(const fs::path& directory, const model::TransformerModel& model
   save.generation = opened.generation();
   if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
   model::write_model_files(directory, model, save);
-  // Copied as they are, with keys that only other programs read.
-  for (const char* name : {"generation_config.json", "chat_template.jinja"}) {
-    if (fs::exists(options.model / name)) write_file_atomic(directory / name, read_file(options.model / name));
-  }
+  // Copied as it is, with keys that only other programs read.
+  const fs::path settings = options.model / "generation_config.json";
+  if (fs::exists(settings)) write_file_atomic(directory / settings.filename(), read_file(settings));
 }
 
 ExportSummary export_directory(const model::ModelDirectory& opened, const ExportOptions& options) {

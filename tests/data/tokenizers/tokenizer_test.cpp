@@ -142,6 +142,15 @@ TEST_F(TranslationTokenizer, PegasusPutsItsMasksBeforeThePieces) {
   EXPECT_NE(tokenizer->hash(), plain_->hash());
 }
 
+TEST_F(TranslationTokenizer, WithoutAClassTheKindOfModelDecidesAsInTransformers) {
+  const auto named = load("spiece.model", R"({"tokenizer_class": "PegasusTokenizer"})");
+  write_text(directory_ / "config.json", R"({"model_type": "pegasus"})");
+  EXPECT_EQ(load("spiece.model", "{}")->encode(text_), named->encode(text_));
+  std::filesystem::remove(directory_ / "spiece.model");
+  write_text(directory_ / "config.json", R"({"model_type": "mbart"})");
+  EXPECT_THAT(error_of([&] { load("sentencepiece.bpe.model", "{}"); }), HasSubstr("MBartTokenizer"));
+}
+
 TEST_F(TranslationTokenizer, LanguagesFollowThePiecesAndStandBeforeTexts) {
   const std::string config = R"({"additional_special_tokens": ["de_DE", "en_XX", "fr_XX"], "mask_token": "<mask>"})";
   const auto tokenizer = load("sentencepiece.bpe.model", config);

@@ -75,6 +75,25 @@ TEST_F(Exporting, WhatIsWrittenIsTheModel) {
     EXPECT_THAT(verify(folder_ / (name + "_out")), IsEmpty());
   }
   EXPECT_EQ(load_json(folder_ / "llama_out/generation_config.json").at("num_assistant_tokens"), 7);
+  EXPECT_EQ(load_json(folder_ / "llama_out/config.json").at("rope_theta"), 10000) << "for Transformers 4";
+}
+
+// A class in config.json alone is written beside the tokenizer, as the model's own configuration has none.
+TEST_F(Exporting, AllOfATokenizerGoesWithAModel) {
+  const fs::path from = folder_ / "tokenizer", to = folder_ / "written";
+  for (const fs::path& folder : {from, to}) fs::create_directory(folder);
+  for (const char* file : {"tokenizer.json", "tokenizer.model", "chat_template.jinja"}) {
+    write_file_atomic(from / file, file);
+  }
+  write_file_atomic(from / "config.json", R"({"tokenizer_class": "MBart50Tokenizer"})");
+  model::write_tokenizer(from / "tokenizer.json", model::tiny_llama(2), to);
+  for (const char* file : {"tokenizer.json", "tokenizer.model", "chat_template.jinja"}) {
+    EXPECT_EQ(read_file(to / file), file);
+  }
+  EXPECT_EQ(load_json(to / "tokenizer_config.json").at("tokenizer_class"), "MBart50Tokenizer");
+  write_file_atomic(from / "tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})");
+  model::write_tokenizer(from / "tokenizer.json", model::tiny_llama(2), to);
+  EXPECT_EQ(load_json(to / "tokenizer_config.json").at("tokenizer_class"), "LlamaTokenizer");
 }
 
 TEST_F(Exporting, ANarrowerTypeIsRounded) {
