@@ -1,10 +1,12 @@
 #include "cli/application.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <ranges>
 #include <sstream>
 #include <stdexcept>
 
@@ -188,7 +190,8 @@ UserError command_line_error(const CLI::App& called, const CLI::ParseError& erro
     for (const std::string& flag : option->get_lnames()) known.push_back("--" + flag);
   }
   Problems problems;
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+  const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  if (code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError) {
     for (const std::string& argument : arguments) {
       const std::string flag = argument.substr(0, argument.find('='));
       if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
@@ -199,6 +202,17 @@ UserError command_line_error(const CLI::App& called, const CLI::ParseError& erro
   }
   if (problems.empty()) problems.add({name, error.what(), "", "", name + " --help explains the flags"});
   return UserError(problems.list());
+}
+
+// Returns the arguments as CLI11 takes them. Of `--flag=` it would take the next one for the value.
+std::vector<std::string> words_from_the_back(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments | std::views::reverse) {
+    const bool empty = argument.starts_with("--") && argument.find('=') + 1 == argument.size();
+    if (empty) words.emplace_back();
+    words.push_back(empty ? argument.substr(0, argument.size() - 1) : argument);
+  }
+  return words;
 }
 
 // Explains the options of the NAME of `draftsmith help options NAME`; of none all.
@@ -254,11 +268,19 @@ std::string with_heading(const Error& error) {
 // Reports a failed run if standard output could not take all results.
 int flushed(int exit_code) {
   std::cout.flush();
-  if (std::cout.good()) return exit_code;
+  if (std::cout.good() && std::ferror(stdout) == 0) return exit_code;
   return report("error: standard output could not be written\n  hint:     is its disk full?", kFailed);
 }
 
 }  // namespace
+
+std::function<std::string(const std::string&)> within(double lowest, double highest) {
+  return [=](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= lowest && value <= highest) return "";
+    return fmt::format("'{}' is not a number from {} to {}", text, lowest, highest);
+  };
+}
 
 std::vector<Action> add_commands(CLI::App& app) {
   std::vector<Action> actions;
@@ -283,8 +305,7 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   try {
-    // CLI11 takes its arguments from the back.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(words_from_the_back(arguments));
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {

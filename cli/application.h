@@ -40,6 +40,9 @@ Action add_verify(CLI::App& app);
 // Flags from the fields of an options struct, and flags that many commands share. A field `max_draft` becomes
 // --max-draft; the flag of a list is repeated for each element.
 
+// Returns a check of a flag's number. CLI::Range would accept NaN.
+std::function<std::string(const std::string&)> within(double lowest, double highest);
+
 // Type-erased part of OptionFlags.
 class FieldFlags {
  public:

@@ -277,10 +277,4 @@ std::vector<std::string> candidate_kinds() {
   return names;
 }
 
-std::string is_rate(const std::string& text) {
-  double value = 0;
-  if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1) return "";
-  return fmt::format("'{}' is not a number from 0 to 1", text);
-}
-
 }  // namespace draftsmith::cli

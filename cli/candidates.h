@@ -85,7 +85,4 @@ std::string candidates_text(std::span<const Candidate> candidates, const Candida
 // Returns the names of the kinds, and "any".
 std::vector<std::string> candidate_kinds();
 
-// Returns what is wrong with the text of an acceptance rate; empty: nothing. CLI::Range would accept NaN.
-std::string is_rate(const std::string& text);
-
 }  // namespace draftsmith::cli

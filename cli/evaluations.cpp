@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,10 +121,10 @@ int run_report(const ReportFlags& flags) {
     std::string page = evaluate::report_markdown(results, wall_time(fs::canonical(file).parent_path()));
     const fs::path tables = fs::path(flags.markdown).replace_extension(".tables.txt");
     page += fmt::format("\n[All tables and notes]({}).\n", tables.filename().string());
-    const bool again = fs::exists(flags.markdown);
+    const bool again = fs::is_regular_file(flags.markdown) || fs::is_directory(flags.markdown);
     if (again) page = evaluate::keep_handwritten(page, read_file(flags.markdown), flags.markdown.string());
-    write_file_atomic(tables, evaluate::results_table(results));
     write_file_atomic(flags.markdown, page);
+    write_file_atomic(tables, evaluate::results_table(results));
   }
   if (!flags.html.empty()) write_file_atomic(flags.html, evaluate::report_html(results));
   if (flags.markdown.empty() && flags.html.empty()) fmt::print("{}", evaluate::results_table(results));
@@ -208,11 +209,11 @@ Action add_compare(CLI::App& app) {
                  "Exit with 1 if a setting became slower by more than this, such as 3%, and by more than noise")
       ->transform(without_percent_sign, "")
       ->type_name("PERCENT")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(within(0, 100), "");
   app.add_option("--fail-on-worse", flags->worse,
                  "Exit with 1 if a setting lost more than so many points, and more than noise")
       ->type_name("POINTS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(within(0, std::numeric_limits<double>::max()), "");
   app.add_option("--by", flags->by,
                  "Speed for --fail-on-slower: 'speedup' over the baseline of the same evaluation, which the machine's "
                  "load hardly changes, or 'tokens' a second, which an otherwise idle machine can compare")

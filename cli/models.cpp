@@ -70,7 +70,10 @@ Action add_inspect(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.add_option("path", flags->path, "Model, exits, corpus, stage or work directory, or results.json")->required();
   app.add_option("--tokenizer", flags->tokenizer, "Of a corpus: tokenizer, to print examples as text");
-  app.add_option("--examples", flags->examples, "Number of these examples")->check(CLI::NonNegativeNumber);
+  app.add_option("--examples", flags->examples, "Number of these examples")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(app.get_option("--tokenizer"))
+      ->capture_default_str();
   app.footer(
       "Examples:\n  draftsmith inspect work/quickstart\n  draftsmith inspect work/quickstart/target/model\n"
       "  draftsmith inspect corpus.h5 --tokenizer work/quickstart/tokenizer/spiece.model");

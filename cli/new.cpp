@@ -481,9 +481,9 @@ Action add_new(CLI::App& app) {
   app.add_option("--kind", flags->kind, "Kind of the drafter (default: the best that can be exported)")
       ->check(CLI::IsMember(candidate_kinds()));
   app.add_option("--alpha", flags->alpha, "Share of accepted drafts to assume (default: by task and layers)")
-      ->check(is_rate, "");
+      ->check(within(0, 1), "");
   app.add_option("--hours", flags->hours, "Time that the recipe may take here")
-      ->check(CLI::Range(1e-4, 1e4))
+      ->check(within(1e-4, 1e4), "")
       ->capture_default_str();
   app.add_option("--out", flags->out, "New recipe")->capture_default_str()->type_name("RECIPE.toml");
   app.add_option("--dtype", flags->dtype, "Type of weights in decoding: fp32, bf16, fp16, fp64 or int8")

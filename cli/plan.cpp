@@ -153,11 +153,11 @@ Action add_plan(CLI::App& app) {
       ->check(CLI::Range(1, 100'000));
   app.add_option("--alpha", flags->alphas, "Acceptance rates of a drafted token, comma-separated")
       ->delimiter(',')
-      ->check(is_rate, "");
+      ->check(within(0, 1), "");
   app.add_option("--max-window", flags->max_window, "Longest window to measure")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  for (const char* name : {"--batch", "--drafter-dtype"}) {
+  for (const char* name : {"--alpha", "--batch", "--drafter-dtype"}) {
     app.get_option(name)->needs(app.get_option("--drafter"));
   }
   add_execution_flags(app, flags->execution);

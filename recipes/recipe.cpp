@@ -231,10 +231,10 @@ void check_top_level(const toml::table& root, Problems& problems) {
   if (const auto name = root["name"].value<std::string>()) check_name(*name, location_of(*root.get("name")), problems);
   for (const std::string& name : stage_names(root)) check_name(name, location_of(*root.get(name)), problems);
   for (auto&& [key, value] : root) {
-    if (value.is_table() || key.str() == "name" || key.str() == kInclude) continue;
+    if (value.is_table() || (key.str() == "name" && value.is_string()) || key.str() == kInclude) continue;
     problems.add({.where = location_of(value),
                   .what = "unknown key '" + std::string(key.str()) + "'",
-                  .expected = "name, a table for each stage, include, or defaults for a kind of stages"});
+                  .expected = "a text as name, a table for each stage, include, or defaults for a kind of stages"});
   }
   const toml::table* defaults = root[kDefaults].as_table();
   if (defaults == nullptr) return;
@@ -291,10 +291,10 @@ void drop_unneeded(std::vector<RecipeStage>& stages) {
 }  // namespace
 
 bool is_recipe(const toml::table& table) {
-  return std::any_of(table.begin(), table.end(), [](auto&& entry) {
-    const toml::table* inner = entry.second.as_table();
-    return inner && inner->contains("kind");
-  });
+  return table.contains(kInclude) || std::any_of(table.begin(), table.end(), [](auto&& entry) {
+           const toml::table* inner = entry.second.as_table();
+           return inner && inner->contains("kind");
+         });
 }
 
 Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::string>& overrides) {

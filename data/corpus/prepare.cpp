@@ -232,12 +232,6 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
                   .expected = fmt::format("{} tokens or more, or 0", prompt),
                   .found = std::to_string(options.max_source)});
   }
-  if (options.too_long == "split" && options.max_target < 2) {
-    problems.add({.where = "prepare.max_target",
-                  .what = "texts are split into windows of this many tokens",
-                  .expected = "2 tokens or more",
-                  .found = std::to_string(options.max_target)});
-  }
   problems.throw_if_any();
 }
 
@@ -285,16 +279,21 @@ TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput inp
   return input;
 }
 
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
+void check_text(const TextInput& input, const std::string& where, Problems& problems) {
   const bool parallel = !input.source.empty() || !input.target.empty();
   const int kinds = (parallel ? 1 : 0) + (input.jsonl.empty() ? 0 : 1) + (input.text.empty() ? 0 : 1);
-  if (kinds != 1 || input.source.empty() != input.target.empty()) {
-    throw UserError({.where = "text input",
-                     .what = kinds > 1    ? "more than one kind of input"
-                             : kinds == 0 ? "no input"
-                                          : "half of a pair of parallel files",
-                     .expected = "source and target, or jsonl, or text"});
-  }
+  if (kinds == 1 && input.source.empty() == input.target.empty()) return;
+  problems.add({.where = where,
+                .what = kinds > 1    ? "more than one kind of input"
+                        : kinds == 0 ? "no input"
+                                     : "half of a pair of parallel files",
+                .expected = "source and target, or jsonl, or text"});
+}
+
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
+  Problems problems;
+  check_text(input, "text input", problems);
+  problems.throw_if_any();
   for (const auto& file : {input.source, input.target, input.jsonl, input.text}) require_regular_file(file);
   if (!input.messages.empty()) {
     if (input.jsonl.empty()) {
@@ -302,7 +301,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
     }
     return open_chat(input.jsonl, input.messages, load_chat_template(input.chat_template), policies);
   }
-  if (parallel) return open_parallel(input.source, input.target, policies);
+  if (!input.source.empty()) return open_parallel(input.source, input.target, policies);
   if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
   return open_jsonl(input.jsonl, {input.source_field, input.target_fields}, policies);
 }
@@ -327,7 +326,14 @@ Fields<PrepareOptions> PrepareOptions::fields() {
       .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},
            "Examples to skip at the beginning, for instance the examples of another split.")
       .add("limit", &PrepareOptions::limit, Range{0}, Unit{"examples"}, "Maximum examples after skip; 0: all.")
-      .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.");
+      .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.")
+      .check([](const PrepareOptions& options, const std::string& where, Problems& problems) {
+        if (options.too_long != "split" || options.max_target >= 2) return;
+        problems.add({.where = where + ".max_target",
+                      .what = "texts are split into windows of this many tokens",
+                      .expected = "2 tokens or more",
+                      .found = std::to_string(options.max_target)});
+      });
 }
 
 PrepareReport prepare_corpus(ExampleStream& stream, const Tokenizer& tokenizer, const PrepareOptions& options,

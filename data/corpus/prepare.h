@@ -34,7 +34,10 @@ struct TextInput {
 // no template yet.
 TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput input);
 
-// Opens the input. Errors: UserError if it names no kind or several, half of a parallel pair, or a pipe.
+// Adds a problem if the input names no kind or several, or half of a parallel pair.
+void check_text(const TextInput& input, const std::string& where, Problems& problems);
+
+// Opens the input. Errors: UserError, those of check_text() and of a pipe.
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
 
 // How text becomes a corpus.

@@ -79,7 +79,10 @@ struct NamedDataset {
     const auto known = std::views::keys(directions);
     Problem problem = unknown_name("direction", direction, {known.begin(), known.end()});
     problem.where = "data set " + name;
-    if (!parallel()) problem.what = "only parallel text has a direction";
+    if (!parallel()) {
+      problem.what = "only parallel text has a direction";
+      problem.expected = "no `direction`";
+    }
     if (direction.empty()) {
       problem.what = "parallel text needs a direction";
       problem.found = "no `direction`";
@@ -329,9 +332,11 @@ void fill_in_dataset_tasks(toml::table& suite, Problems& problems) {
   list_tasks(suite);
   toml::array* tasks = suite["task"].as_array();
   if (tasks == nullptr) return;
-  for (auto task = tasks->cbegin(); task != tasks->cend();) {
+  for (auto task = tasks->begin(); task != tasks->end();) {
     std::vector<toml::table> parts;
-    if (!dataset_of(*task).empty()) collect_problems(*task, problems, [&] { parts = expanded(*task->as_table()); });
+    const std::string name = dataset_of(*task);
+    if (!name.empty()) collect_problems(*task, problems, [&] { parts = expanded(*task->as_table()); });
+    if (!name.empty() && parts.empty()) task->as_table()->insert("name", name);  // no second problem
     task = parts.empty() ? std::next(task) : tasks->erase(task);
     for (toml::table& part : parts) task = std::next(tasks->insert(task, std::move(part)));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -43,7 +44,9 @@ LineReader open_lines(const std::string& file) {
 bool LineReader::next(std::string& line) {
   work_point();
   if (!std::getline(*input_, line)) {
-    if (input_->bad()) throw UserError({.where = file_.string(), .what = "reading failed"});
+    // A directory or a closed file as standard input sets no flag of std::cin.
+    if (input_->bad() || (input_ == &std::cin && std::ferror(stdin) != 0))
+      throw UserError({.where = file_.string(), .what = "reading failed"});
     return false;
   }
   if (++line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());

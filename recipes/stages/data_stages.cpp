@@ -168,7 +168,10 @@ struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions
         .inherit<data::TextInput>()
         .inherit<data::TextPolicies>()
         .inherit<data::PrepareOptions>()
-        .inherit<data::Languages>();
+        .inherit<data::Languages>()
+        .check([](const CorpusOptions& options, const std::string& where, Problems& problems) {
+          if (options.dataset.empty()) data::check_text(options, where, problems);
+        });
   }
 };
 

@@ -43,8 +43,18 @@ TEST(CommandLine, UnknownWordsAreAnsweredWithTheNearest) {
   EXPECT_THAT(error_of({"help", "--hepl"}),
               AllOf(HasSubstr("draftsmith help: unknown flag '--hepl'"), HasSubstr("did you mean '--help'?")));
   EXPECT_THAT(error_of({"help", "options", "rnu"}), HasSubstr("did you mean run?"));
+  EXPECT_THAT(error_of({"generate", "--modle", "m"}), HasSubstr("did you mean '--model'?"))
+      << "although it is required";
   EXPECT_THAT(error_of({"score", "none", "--hyp", "none", "--ref", "none"}),
               HasSubstr("one of bleu, rouge, chrf, command\n"));
+}
+
+TEST(CommandLine, EmptyValuesTakeNoFlagsAndNanIsNoNumber) {
+  const std::string told = refusal_of(run_here({"generate", "--temperature=", "--model=m", "--input=i"}));
+  EXPECT_THAT(told, AllOf(HasSubstr("--temperature"), Not(HasSubstr("--model"))));
+  EXPECT_THAT(refusal_of(run_here({"compare", "a", "b", "--fail-on-slower", "nan%"})), HasSubstr("from 0 to 100"));
+  EXPECT_THAT(refusal_of(run_here({"compare", "a", "b", "--fail-on-worse=nan"})), HasSubstr("--fail-on-worse"));
+  EXPECT_THAT(refusal_of(run_here({"new", "--target", "t", "--hours", "nan"})), HasSubstr("--hours"));
 }
 
 // Checks the help of `app`, whose name on the command line is `name`, and of its subcommands.

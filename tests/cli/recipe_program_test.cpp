@@ -173,6 +173,7 @@ TEST_F(RecipeProgram, AFinishedEvaluationBecomesAPage) {
   EXPECT_THAT(read_file(page), HasSubstr("(page.tables.txt)"));
   EXPECT_EQ(read_file(*folder_ / "page.tables.txt"), run_program({"report", work()}).out);
   EXPECT_EQ(read_file(*folder_ / "page.html"), read_file(work("evaluation/report.html")));
+  EXPECT_THAT(refusal_of(run_program({"report", work(), "--markdown", "/dev/full"})), HasSubstr("is a device"));
   EXPECT_THAT(run_program({"report", work("evaluation")}).out, HasSubstr("tokens/s)\n"));
   EXPECT_EQ(run_program({"report", work("target")}).exit_code, 2);
 }

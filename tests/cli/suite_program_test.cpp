@@ -264,6 +264,8 @@ TEST_F(CompareProgram, ShowsWhatChangedAndExitsWithOneBeyondTheLimits) {
   EXPECT_THAT(compare({"--fail-on-worse", "0.5"}).err, HasSubstr("worse by 1.00 points"));
   EXPECT_EQ(compare({"--fail-on-slower", "15%", "--fail-on-worse", "1.5"}).exit_code, 0);
   EXPECT_THAT(refusal_of(compare({"--fail-on-slower", "0.05"})), HasSubstr("is no percentage such as 3%: 0.05"));
+  const std::string first = (root_ / "first").string(), lost = test::draftsmith_binary() + " compare " + first + " ";
+  EXPECT_EQ(WEXITSTATUS(std::system((lost + first + " >/dev/full 2>/dev/null").c_str())), 1);
   EXPECT_THAT(refusal_of(run_program({"compare", root_ / "first", root_.path()})), HasSubstr("there are no results"));
 }
 

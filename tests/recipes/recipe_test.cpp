@@ -45,6 +45,18 @@ TEST_F(RecipeFile, ListsStagesInTheOrderOfTheFileWithTheirInputs) {
   EXPECT_EQ(table["input"][0].value<std::string>(), "/work/x/words/train.src");
 }
 
+TEST_F(RecipeFile, WhatAStageCouldNotReadIsSaidBeforeAnythingRuns) {
+  EXPECT_TRUE(is_recipe(toml::parse("include = { recipe = \"inner.toml\" }\n"))) << "and no suite";
+  const std::string text = write_text(folder_ / "a.txt", "a\n").string();
+  const auto stage = [&](const std::string& name, const std::string& input) {
+    return "[" + name + "]\nkind = \"corpus\"\ntokenizer = \"" + text + "\"\n" + input;
+  };
+  const std::string found = load_error("name = 5\n" + stage("half", "source = \"" + text + "\"\n") + stage("none", "") +
+                                       stage("windows", "text = \"" + text + "\"\ntoo_long = \"split\"\n"));
+  EXPECT_THAT(found, AllOf(HasSubstr("a text as name"), HasSubstr("half: half of a pair"), HasSubstr("none: no input"),
+                           HasSubstr("windows.max_target: texts are split")));
+}
+
 TEST_F(RecipeFile, IncludedStagesComeFirstAsTheirOwnRecipeMakesThem) {
   const std::string inner = R"(
 [defaults.language]

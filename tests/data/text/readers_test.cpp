@@ -99,11 +99,14 @@ TEST(StandardInput, IsReadWithoutOpeningAFile) {
   std::istringstream text("ein Hund\r\nzwei");
   std::streambuf* const input = std::cin.rdbuf(text.rdbuf());
   LineReader lines = open_lines("-");
-  std::string first, second, third;
+  std::string first, second, third, fourth;
   EXPECT_TRUE(lines.next(first) && lines.next(second));
   EXPECT_EQ(lines.where(), "standard input:2");
   EXPECT_FALSE(lines.next(third));
   std::cin.rdbuf(input);
+  std::cin.clear();
+  ASSERT_NE(std::freopen("/", "r", stdin), nullptr);
+  EXPECT_THAT(error_of([&] { open_lines("-").next(fourth); }), HasSubstr("reading failed")) << "a directory";
   std::cin.clear();
   EXPECT_THAT((std::vector{first, second}), ElementsAre("ein Hund", "zwei"));
 }
