@@ -74,8 +74,9 @@ class OptionFlags {
   bool given(const std::string& name) const { return flags_.given(name); }
 
   // Returns the options, after the command line was parsed. Throws UserError for wrong values.
-  T value() const {
-    T options = defaults_;
+  T value() const { return value_over(defaults_); }
+  // Like value(), where `options` holds what no flag gave.
+  T value_over(T options) const {
     flags_.parse_into(&options);
     return options;
   }

@@ -55,19 +55,13 @@ void print_text(const Metric& metric, const metrics::ScoreReport& report, int64_
 
 metrics::MetricOptions metric_options(const ScoreFlags& flags) {
   metrics::require_scoring_metric(flags.metric);
-  metrics::MetricOptions options = flags.options.value();
-  Problems problems;
-  options.name = flags.metric;
-  options.chrf_word_order = flags.word_order;
-  if (options.name == "command") {
-    metrics::check_command(options.name, options.command, "", problems);
-  } else if (!options.command.empty()) {
-    problems.add({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
+  metrics::MetricOptions named;
+  named.name = flags.metric;
+  named.chrf_word_order = flags.word_order;
+  metrics::MetricOptions options = flags.options.value_over(named);
+  if (options.name != "command" && !options.command.empty()) {
+    throw UserError({"--command", "only the metric command runs one", "draftsmith score command", flags.metric, ""});
   }
-  if (options.tokenize && options.name == "rouge") {
-    problems.add({"--tokenize", "ROUGE has its own words", "draftsmith score bleu", flags.metric, ""});
-  }
-  problems.throw_if_any();
   if (!options.tokenize && options.name == "bleu") {
     options.tokenize = metrics::default_bleu_tokenizer(metrics::language_of_references(flags.references.front()));
   }

@@ -34,6 +34,24 @@ const Registry<NamedValue<Make>>& kinds() {
   return kKinds;
 }
 
+// Adds a problem for each option that another metric reads.
+void check_owners(const MetricOptions& options, const std::string& where, Problems& problems) {
+  const MetricOptions usual;
+  const auto check = [&](const std::string& key, const std::string& owner, bool given) {
+    if (!given || options.kind() == owner) return;
+    problems.add({where.empty() ? key : where + "." + key, "is an option of the metric " + owner, "none of it",
+                  "the metric " + options.kind(), key == "tokenize" ? "a `command` scores texts by other words" : ""});
+  };
+  check("tokenize", "bleu", options.tokenize.has_value());
+  check("stemmer", "rouge", options.stemmer);
+  check("chrf_word_order", "chrf", options.chrf_word_order != usual.chrf_word_order);
+  check("label", "command", !options.label.empty());
+  check("input", "command", options.input != usual.input);
+  check("point", "command", options.point != usual.point);
+  check("lower_is_better", "command", options.lower_is_better);
+  check("timeout", "command", options.timeout != usual.timeout);
+}
+
 }  // namespace
 
 ScoreFunction Metric::function(size_t which) const {
@@ -83,10 +101,7 @@ Fields<MetricOptions> MetricOptions::fields() {
                         options.label, "such as comet"});
         }
         check_command(options.name, options.command, where, problems);
-        if (options.tokenize && options.name == "rouge") {
-          problems.add({where.empty() ? "tokenize" : where + ".tokenize", "ROUGE has its own words, of a-z and 0-9",
-                        "no tokenizer", *options.tokenize, "a `command` scores texts in other alphabets"});
-        }
+        check_owners(options, where, problems);
       });
 }
 

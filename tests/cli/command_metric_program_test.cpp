@@ -109,6 +109,8 @@ TEST_F(CommandMetricProgram, ScoreAsksItToo) {
   EXPECT_THAT(dead.err, HasSubstr("exit code 9"));
   const std::vector<std::string> other{"score", "bleu", "--command", "x", "--hyp", root_ / "hyp", "--ref", line.back()};
   EXPECT_THAT(refusal_of(run_program(other)), HasSubstr("only the metric command runs one"));
+  const std::vector<std::string> stems{"score", "rouge", "--stemmer", "--hyp", line.back(), "--ref", line.back()};
+  EXPECT_EQ(run_program(stems).exit_code, 0);
 }
 
 TEST_F(CommandMetricProgram, CtrlCEndsTheCommandWithTheProgram) {

@@ -111,6 +111,9 @@ TEST(CommandMetric, OptionsThatDoNotFitAreErrors) {
   EXPECT_THAT(problem_of("command = \"x\"\nlabel = \"<b>\""), HasSubstr("a score cannot have this name"));
   EXPECT_THAT(problem_of("command = \"x\"\npoint = 0"), HasSubstr("point"));
   EXPECT_THAT(problem_of("command = \"x\"\ninput = \"xml\""), HasSubstr("tsv"));
+  EXPECT_THAT(problem_of("name = \"chrf\"\ntokenize = \"zh\"\nstemmer = true\npoint = 3"),
+              AllOf(HasSubstr("tokenize: is an option of the metric bleu"), HasSubstr("stemmer"), HasSubstr("point")));
+  EXPECT_EQ(problem_of("name = \"chrf\"\nchrf_word_order = 2"), "");
 }
 
 }  // namespace
