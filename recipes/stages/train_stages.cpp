@@ -87,8 +87,14 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .expected = "training.objective.name = \"distill\", or no teacher_logits",
                   .found = options.training.objective.name});
   }
-  if (!distils(options)) return;
   const bool taught = options.tandem || options.shared_encoder || options.features;
+  if (options.training.validation.measure == "overlap" && !options.teacher && !taught && !options.exits) {
+    problems.add({.where = where + ".training.validation.measure",
+                  .what = "overlap needs a teacher",
+                  .expected = "`teacher`, a model directory",
+                  .found = "none given"});
+  }
+  if (!distils(options)) return;
   if (!options.teacher && !options.teacher_logits && !taught) {
     problems.add({.where = where + ".training.objective",
                   .what = "distillation needs a teacher",
