@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #endif
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
 
@@ -61,10 +63,6 @@ class Variables {
     return "";
   }
 
-  std::string text_or(const std::string& name, const std::string& otherwise) const {
-    return variable(name).value_or(otherwise);
-  }
-
   void throw_if_any() const { problems_.throw_if_any(); }
 
  private:
@@ -94,9 +92,7 @@ std::optional<Launch> find_launch() {
     launch.host = variables.text("MASTER_ADDR", "the host of process 0");
     launch.port = variables.number("MASTER_PORT", 1, kMostPort);
   }
-  launch.store_exists = variables.text_or("TORCHELASTIC_USE_AGENT_STORE", "") == "True";
-  launch.attempt = fmt::format("{}/{}", variables.text_or("TORCHELASTIC_RUN_ID", ""),
-                               variables.text_or("TORCHELASTIC_RESTART_COUNT", "0"));
+  launch.store_exists = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   variables.throw_if_any();
   return launch.size == 1 ? std::nullopt : std::optional(launch);
 }
@@ -190,7 +186,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, seconds timeout
   options.useLibUV = false;  // whose server asks for each caller's name: five seconds where no name server answers
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(launch.host, options);
-    return c10::make_intrusive<c10d::PrefixStore>("draftsmith/" + launch.attempt + "/", std::move(store));
+    return c10::make_intrusive<c10d::PrefixStore>("draftsmith/", std::move(store));
   } catch (const std::exception& error) {
     refuse_store(launch, timeout, error);
   }
@@ -231,6 +227,7 @@ struct ProcessGroup::Connection {
   using Operation = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>& one)>;
 
   int64_t rank, size;
+  bool serves;  // the store, for as long as this process lives
   seconds timeout;
   c10::intrusive_ptr<c10d::Store> store = {};
   c10::intrusive_ptr<c10d::Backend> backend = {};
@@ -284,6 +281,44 @@ struct ProcessGroup::Connection {
     });
   }
 
+  // Gives the store a part of its own for the processes of this start: a launcher's store keeps the texts of earlier
+  // starts, and torchrun counts restarts on each machine by itself. Process 0 lists the names that all gave themselves,
+  // until all found their own in one list.
+  void agree(const std::string& what) {
+    std::random_device random;
+    const std::string own = fmt::format("{:08x}{:08x}", random(), random());
+    const auto names = keys_of("name");
+    const auto put = [&](const std::string& key, const std::string& text) {
+      store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+    };
+    put(names[static_cast<size_t>(rank)], own);
+    std::vector<std::string> awaited = names;
+    const auto begin = Clock::now();
+    for (milliseconds wait = kFirstWait;; wait = std::min(2 * wait, kLongestWait)) {
+      if (Clock::now() - begin > timeout) refuse_missing(what, awaited, timeout);
+      throw_if_stop_requested(what + " was not waited for");
+      if (rank == 0 && store->check(names)) {
+        std::string all;
+        for (const auto& name : store->multiGet(names)) all.append(name.begin(), name.end());
+        put("list", all);
+      }
+      if (store->check({"list"})) {
+        const auto bytes = store->get("list");
+        const std::string list(bytes.begin(), bytes.end()), start = sha256(list);
+        const auto mine = own.size() * static_cast<size_t>(rank);
+        if (list.size() == own.size() * names.size() && list.compare(mine, own.size(), own) == 0) {
+          awaited = keys_of(start);
+          put(awaited[static_cast<size_t>(rank)], "1");
+          if (store->check(awaited)) {
+            store = c10::make_intrusive<c10d::PrefixStore>(start + "/", store);
+            return;
+          }
+        }
+      }
+      std::this_thread::sleep_for(wait);
+    }
+  }
+
   // Returns the texts of all processes. The n-th exchange puts texts under n/rank. A process that begins it has
   // finished the one before, for which all had finished the one before that: so nobody reads its text of two exchanges
   // ago.
@@ -322,12 +357,12 @@ struct ProcessGroup::Connection {
                     .hint = "look at the output of those processes, or whether the launcher could start them"});
   }
 
-  // Process 0, which may serve the store, leaves last; the others would take its end for a failure.
+  // Process 0 leaves last if it serves the store, whose end the others would take for a failure.
   void leave() noexcept {
     try {
       const auto keys = keys_of("left");
       store->set(keys[static_cast<size_t>(rank)], std::vector<uint8_t>{'1'});
-      if (rank != 0) return;
+      if (!serves) return;
       const auto end = Clock::now() + kLeaveWait;
       while (!store->check(keys) && Clock::now() < end) std::this_thread::sleep_for(kFirstWait);
     } catch (...) {  // the store is gone already
@@ -345,10 +380,13 @@ ProcessGroup::ProcessGroup() = default;
 ProcessGroup::ProcessGroup(const Launch& launch, const GroupOptions& options)
     : rank_(launch.rank),
       size_(launch.size),
-      connection_(new Connection{.rank = launch.rank, .size = launch.size, .timeout = options.timeout}) {
+      connection_(new Connection{.rank = launch.rank,
+                                 .size = launch.size,
+                                 .serves = launch.rank == 0 && !launch.store_exists,
+                                 .timeout = options.timeout}) {
   Connection& own = *connection_;
   own.store = open_store(launch, options.timeout);
-  own.exchange("the start", "", options.timeout);
+  own.guard("the start", [&] { own.agree("the start"); });
   const std::string what = "connecting all processes";
   own.guard(what, [&] { own.backend = connect(own.store, launch, options); });
   // One that is connected may have nothing to do and leave, which must not end the connecting of another.

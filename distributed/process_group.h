@@ -30,7 +30,6 @@ struct Launch {
   std::string host = {};   // where the group's store of texts is served
   int64_t port = 0;
   bool store_exists = false;  // the launcher serves it; else rank 0 does
-  std::string attempt = {};   // differs after each restart by the launcher
   bool operator==(const Launch&) const = default;
 };
 

@@ -36,17 +36,9 @@ TEST(Launch, ReadsTorchrun) {
                                  {"LOCAL_WORLD_SIZE", "4"},
                                  {"MASTER_ADDR", "10.0.0.1"},
                                  {"MASTER_PORT", "29400"},
-                                 {"TORCHELASTIC_RUN_ID", "job"},
-                                 {"TORCHELASTIC_RESTART_COUNT", "2"},
                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
-  const Launch expected{.rank = 5,
-                        .size = 8,
-                        .local_rank = 1,
-                        .local_size = 4,
-                        .host = "10.0.0.1",
-                        .port = 29400,
-                        .store_exists = true,
-                        .attempt = "job/2"};
+  const Launch expected{
+      .rank = 5, .size = 8, .local_rank = 1, .local_size = 4, .host = "10.0.0.1", .port = 29400, .store_exists = true};
   EXPECT_EQ(launch, expected);
 }
 

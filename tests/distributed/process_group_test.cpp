@@ -1,9 +1,11 @@
 #include "distributed/process_group.h"
 
 #include <csignal>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/signals.h"
 #include "tests/support/errors.h"
@@ -62,6 +64,29 @@ TEST_P(GroupOf, GathersTextsAndPartsByRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, GroupOf, testing::Values(1, 2, 3));
+
+// A launcher's store outlives the processes that it starts again, on some machines only or on all.
+TEST(ProcessGroup, AStoreWithTextsOfEarlierStartsServesAnother) {
+  const int64_t port = testing_support::free_port();
+  c10d::TCPStoreOptions serving;
+  serving.port = static_cast<std::uint16_t>(port);
+  serving.isServer = true;
+  serving.waitWorkers = false;
+  serving.useLibUV = false;
+  const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", serving);
+  const auto start = [&](int64_t rank, const std::string& text, int late) {
+    Launch launch = testing_support::local_launch(rank, 2, port);
+    launch.store_exists = true;
+    ProcessGroup world(launch, {.timeout = std::chrono::seconds(20)});
+    std::this_thread::sleep_for(std::chrono::milliseconds(late));
+    EXPECT_EQ(world.from_leader("a test", text), text) << "and no earlier text";
+  };
+  for (const std::string text : {"first", "second", "third"}) {
+    std::thread other([&] { start(1, text, 0); });
+    start(0, text, 200);
+    other.join();
+  }
+}
 
 TEST(ProcessGroup, AStopOfOneInItsPartStopsAll) {
   const SignalWatch signals;

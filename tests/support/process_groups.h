@@ -30,13 +30,7 @@ inline int64_t free_port() {
 
 // Returns the launch of process `rank` on this machine.
 inline Launch local_launch(int64_t rank, int64_t size, int64_t port) {
-  return {.rank = rank,
-          .size = size,
-          .local_rank = rank,
-          .local_size = size,
-          .host = "127.0.0.1",
-          .port = port,
-          .attempt = "0"};
+  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .host = "127.0.0.1", .port = port};
 }
 
 // Runs `work` in each process of a group and returns when all have ended. Throws what the process of the lowest rank
