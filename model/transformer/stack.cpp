@@ -157,7 +157,8 @@ FeedForward make_feed_forward(const TransformerConfig& config, const std::string
            make_output_norm(config, prefix, building)}};
 }
 
-// fp16 hidden states of T5 that overflowed are brought back into range, as Transformers does after each sublayer.
+// fp16 hidden states that overflowed are brought back into range, as Transformers does after each sublayer of T5 and
+// each layer of other encoders of encoder-decoders.
 at::Tensor within_half(const at::Tensor& x, bool clamps) {
   if (!clamps || x.scalar_type() != at::kHalf) {
     return x;
@@ -179,6 +180,7 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, bool ha
     : parallel_residual_(config.parallel_residual),
       rotates_(config.positions == Positions::kRotary),
       clamps_half_(config.t5_like()),
+      clamps_layer_(clamps_half_ || (config.encoder_decoder && prefix.starts_with("encoder."))),
       self_(make_attention(config, prefix + ".self_attention", building, true, has_window ? config.window : 0)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
   if (config.encoder_decoder && prefix.starts_with("decoder.")) {
@@ -190,7 +192,7 @@ Block::Block(const TransformerConfig& config, const std::string& prefix, bool ha
 }
 
 at::Tensor Block::feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const {
-  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_half_);
+  return within_half(feed_forward_.add_to(attended, parallel_residual_ ? x : attended, dropout), clamps_layer_);
 }
 
 at::Tensor Block::operator()(const at::Tensor& x, const SequencePass& pass, const at::Tensor& primary) const {

@@ -144,8 +144,9 @@ class Block {
   at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& attended, Dropout& dropout) const;
 
   bool parallel_residual_;
-  bool rotates_;  // queries and keys, where the stack does
-  bool clamps_half_;
+  bool rotates_;       // queries and keys, where the stack does
+  bool clamps_half_;   // after each sublayer
+  bool clamps_layer_;  // after the last
   Attention self_;
   std::optional<Attention> cross_;
   FeedForward feed_forward_;

@@ -183,5 +183,16 @@ TEST(StepGraphs, ForgetTheKindThatWasNeededLeastRecently) {
   EXPECT_EQ(graphs.find({.rows = 2, .tokens = 1, .logits = Logits::kAll, .hidden_layers = {}}), nullptr);
 }
 
+// As in Transformers: the next norm would make NaN of infinities.
+TEST(Forward, EncodersInHalfPrecisionStayFinite) {
+  TransformerConfig config = tiny_forms()[1];
+  ASSERT_EQ(config.family, "mbart_like");
+  const auto model = tiny_model(config, at::kHalf);
+  for (const char* name : {"encoder.0.self_attention.output.bias", "encoder.0.feed_forward.down.bias"}) {
+    model->parameters().at(name).detach()[0].fill_(60000);
+  }
+  EXPECT_TRUE(model->encode(random_batch({7, 4}, config.vocabulary, 1)).hidden.isfinite().all().item<bool>());
+}
+
 }  // namespace
 }  // namespace draftsmith::model
