@@ -57,6 +57,16 @@ void read_all(Pipe& pipe, std::string& text) {
   }
 }
 
+// Errors: RunError where a child's end cannot be seen.
+void require_seen_ends(const std::string& what) {
+  struct sigaction action {};
+  sigaction(SIGCHLD, nullptr, &action);
+  if (action.sa_handler != SIG_IGN) return;
+  throw RunError({.where = what,
+                  .what = "cannot be run by a process that ignores SIGCHLD",
+                  .hint = "signal.signal(signal.SIGCHLD, signal.SIG_DFL)"});
+}
+
 }  // namespace
 
 Pipe::Pipe() {
@@ -89,6 +99,7 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::start(std::vector<std::string> arguments) {
+  require_seen_ends(arguments.front());
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, in_.read_end(), STDIN_FILENO);
@@ -173,6 +184,7 @@ ShellResult run_shell(const std::string& command, std::string_view input, const 
 }
 
 std::string run_in_copy(const std::function<std::string()>& work) {
+  require_seen_ends("copy of this process");
   const std::unique_ptr<FILE, int (*)(FILE*)> result(std::tmpfile(), std::fclose);
   const pid_t id = result ? fork() : -1;
   if (id < 0) throw RunError({.where = "fork", .what = "no process can be made", .found = std::strerror(errno)});

@@ -111,7 +111,8 @@ def _decode_ahead(decode: Callable[..., list[Result]], pieces: queue.Queue[Any],
 def _end(thread: threading.Thread, pieces: queue.Queue[Any], closed: threading.Event) -> None:
     closed.set()
     _drain(pieces)  # the thread may wait for room
-    thread.join()
+    if thread is not threading.current_thread():  # which may collect a stream
+        thread.join()
     _drain(pieces)
     pieces.put(None)
 
@@ -174,13 +175,15 @@ class Model:
     def _take(self, streams: bool) -> None:
         """Waits until no other call decodes, and keeps others away."""
         with self._freed:
-            while self._in_use:
-                if self._streams:
-                    raise BusyError("a stream of this model is open", expected="a model that is not in use",
-                                    found="a stream that is neither read to its end nor closed",
-                                    hint="read it to its end, call its close(), or load the model a second time")
+            while self._in_use and not self._streams:
                 self._freed.wait()
-            self._in_use, self._streams = True, streams
+            busy = self._in_use
+            if not busy:
+                self._in_use, self._streams = True, streams
+        if busy:  # raised without the lock, which the end of a stream that is collected meanwhile waits for
+            raise BusyError("a stream of this model is open", expected="a model that is not in use",
+                            found="a stream that is neither read to its end nor closed",
+                            hint="read it to its end, call its close(), or load the model a second time")
 
     def _decode(self, call: Any, on_piece: Callable[..., None] | None = None) -> list[Result]:
         try:

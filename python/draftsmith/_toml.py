@@ -17,6 +17,8 @@ def lines(options: Mapping[str, Any]) -> str:
 
 def toml(value: Any, name: str) -> str:
     """The value of the option `name`. Raises a UserError for a type that no option has."""
+    if hasattr(value, "tolist"):  # NumPy's and torch's
+        value = value.tolist()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, os.PathLike):

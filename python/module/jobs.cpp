@@ -65,6 +65,7 @@ py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std
     evaluate::SuiteOptions options = evaluate::load_suite(file, set);
     execution.apply_to(options);
     directory = out.empty() ? Path("results") / options.name : out;
+    evaluate::require_replaceable_results(directory / "results.json");
     result = evaluate::run_evaluation(options, directory);
   }
   py::list failures;

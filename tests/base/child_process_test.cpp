@@ -13,9 +13,17 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "tests/support/errors.h"
 
 namespace draftsmith {
 namespace {
+
+TEST(ShellCommand, IsRefusedWhereItsEndCannotBeSeen) {
+  std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_THAT(error_of<RunError>([] { run_shell("exit 3", "", {.seconds = 2}); }), testing::HasSubstr("SIGCHLD"));
+  EXPECT_THAT(error_of<RunError>([] { run_in_copy([] { return std::string(); }); }), testing::HasSubstr("SIGCHLD"));
+  std::signal(SIGCHLD, SIG_DFL);
+}
 
 TEST(ShellCommand, MoreInputThanAPipeHoldsComesBack) {
   const std::string input(3'000'000, 'x');

@@ -5,12 +5,14 @@ import json
 import os
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 import numpy as np
 import torch
 
 import draftsmith
+from draftsmith import _toml
 from fixtures import model, program, python, texts, trained
 
 
@@ -171,6 +173,26 @@ class Streams(unittest.TestCase):
         del stream
         gc.collect()
         self.assertEqual(len(model().generate(texts()[0])), 1)
+
+    def test_a_lost_stream_may_be_collected_while_a_call_is_refused(self):
+        class Collecting(draftsmith.BusyError):
+            def __init__(self, *texts, **more):
+                gc.collect()
+                super().__init__(*texts, **more)
+
+        gc.disable()  # but where it is asked for
+        self.addCleanup(gc.enable)
+        keep = [model().stream(texts() * 200)]
+        next(keep[0])
+        keep.append(keep)
+        del keep
+        with unittest.mock.patch("draftsmith._model.BusyError", Collecting), self.assertRaises(draftsmith.BusyError):
+            model().generate(texts()[0])
+        self.assertEqual(len(model().generate(texts()[0])), 1)
+
+    def test_options_may_be_numpys(self):
+        given = (np.bool_(True), np.array([1, 2]), np.float32(0.5))
+        self.assertEqual([_toml.toml(value, "x") for value in given], ["true", "[1, 2]", "0.5"])
 
     def test_another_thread_reads_and_another_closes(self):
         expected = ids_of(model().generate(texts()))
