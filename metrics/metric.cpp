@@ -38,7 +38,7 @@ const Registry<NamedValue<Make>>& kinds() {
 void check_owners(const MetricOptions& options, const std::string& where, Problems& problems) {
   const MetricOptions usual;
   const auto check = [&](const std::string& key, const std::string& owner, bool given) {
-    if (!given || options.kind() == owner) return;
+    if (!given || !options.scored() || options.kind() == owner) return;
     problems.add({where.empty() ? key : where + "." + key, "is an option of the metric " + owner, "none of it",
                   "the metric " + options.kind(), key == "tokenize" ? "a `command` scores texts by other words" : ""});
   };
