@@ -239,6 +239,9 @@ struct ProcessGroup::Connection {
     for (int64_t i = 0; i < size; ++i) keys.push_back(fmt::format("{}/{}", prefix, i));
     return keys;
   }
+  void put(const std::string& key, const std::string& text) {
+    store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  }
   std::string place() const { return fmt::format("process {} of {}", rank, size); }
 
   // Runs `work`, and turns what c10d throws into an error that says what it was for.
@@ -288,9 +291,6 @@ struct ProcessGroup::Connection {
     std::random_device random;
     const std::string own = fmt::format("{:08x}{:08x}", random(), random());
     const auto names = keys_of("name");
-    const auto put = [&](const std::string& key, const std::string& text) {
-      store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
-    };
     put(names[static_cast<size_t>(rank)], own);
     std::vector<std::string> awaited = names;
     const auto begin = Clock::now();
@@ -302,20 +302,18 @@ struct ProcessGroup::Connection {
         for (const auto& name : store->multiGet(names)) all.append(name.begin(), name.end());
         put("list", all);
       }
-      if (store->check({"list"})) {
-        const auto bytes = store->get("list");
-        const std::string list(bytes.begin(), bytes.end()), start = sha256(list);
-        const auto mine = own.size() * static_cast<size_t>(rank);
-        if (list.size() == own.size() * names.size() && list.compare(mine, own.size(), own) == 0) {
-          awaited = keys_of(start);
-          put(awaited[static_cast<size_t>(rank)], "1");
-          if (store->check(awaited)) {
-            store = c10::make_intrusive<c10d::PrefixStore>(start + "/", store);
-            return;
-          }
-        }
-      }
       std::this_thread::sleep_for(wait);
+      if (!store->check({"list"})) continue;
+      const auto bytes = store->get("list");
+      const std::string list(bytes.begin(), bytes.end());
+      const auto mine = own.size() * static_cast<size_t>(rank);
+      if (list.size() != own.size() * names.size() || list.compare(mine, own.size(), own) != 0) continue;
+      const std::string start = sha256(list);
+      awaited = keys_of(start);
+      put(awaited[static_cast<size_t>(rank)], "1");
+      if (!store->check(awaited)) continue;
+      store = c10::make_intrusive<c10d::PrefixStore>(start + "/", store);
+      return;
     }
   }
 
@@ -328,7 +326,7 @@ struct ProcessGroup::Connection {
     guard(what, [&] {
       const int64_t number = exchanges++;
       const auto own = [&](int64_t n) { return fmt::format("exchange/{}/{}", n, rank); };
-      store->set(own(number), std::vector<uint8_t>(text.begin(), text.end()));
+      put(own(number), text);
       if (number >= 2) store->deleteKey(own(number - 2));
       const auto keys = keys_of(fmt::format("exchange/{}", number));
       const auto begin = Clock::now();
@@ -361,7 +359,7 @@ struct ProcessGroup::Connection {
   void leave() noexcept {
     try {
       const auto keys = keys_of("left");
-      store->set(keys[static_cast<size_t>(rank)], std::vector<uint8_t>{'1'});
+      put(keys[static_cast<size_t>(rank)], "1");
       if (!serves) return;
       const auto end = Clock::now() + kLeaveWait;
       while (!store->check(keys) && Clock::now() < end) std::this_thread::sleep_for(kFirstWait);
