@@ -101,15 +101,11 @@ int64_t set_threads(int64_t threads) {
   return at::get_num_threads();
 }
 
-void set_matmul_precision(const std::string& name, const std::string& where) {
-  if (name != "highest" && name != "high") {
-    throw UserError({where, "unknown precision of matrix products", "highest or high", "'" + name + "'", ""});
-  }
-  const bool reduced = name == "high";
+void use_exact_products() {
   at::Context& context = at::globalContext();
-  context.setAllowTF32CuBLAS(reduced);
-  context.setAllowBF16ReductionCuBLAS(reduced);
-  context.setAllowFP16ReductionCuBLAS(reduced);
+  context.setAllowTF32CuBLAS(false);
+  context.setAllowBF16ReductionCuBLAS(false);
+  context.setAllowFP16ReductionCuBLAS(false);
 }
 
 void synchronize(c10::Device device) {
@@ -232,9 +228,6 @@ Fields<ExecutionOptions> ExecutionOptions::fields() {
       .add("device", &ExecutionOptions::device, NoResult{}, "auto (the first GPU, else the CPU), cpu, cuda or cuda:N.")
       .add("threads", &ExecutionOptions::threads, Range{0, 1024}, Unit{"threads"}, NoResult{},
            "CPU threads; 0 lets LibTorch choose, usually one for each physical core.")
-      .add("matmul_precision", &ExecutionOptions::matmul_precision, NoResult{},
-           "Matrix products on GPUs: highest, or high (TF32 for fp32, and shorter sums for bf16 and fp16: faster; "
-           "near ties may go another way).")
       .add("quiet", &ExecutionOptions::quiet, NoResult{}, "Show no progress, and no messages except warnings.");
 }
 
@@ -245,7 +238,7 @@ c10::Device begin_execution(const ExecutionOptions& execution) {
   set_quiet(execution.quiet);
   const c10::Device device = choose_device(execution.device);
   set_threads(execution.threads);
-  set_matmul_precision(execution.matmul_precision);
+  use_exact_products();
   return device;
 }
 

@@ -25,10 +25,8 @@ std::string dtype_name(c10::ScalarType dtype);
 // lets idle threads of OpenMP sleep soon, for the whole process.
 int64_t set_threads(int64_t threads);
 
-// Sets how precise matrix products on GPUs are. "highest": fp32 as it is, sums of bf16 and fp16 products in fp32.
-// "high": fp32 in TF32 (10 bits), sums of bf16 and fp16 in parts of their own type; both are faster. Throws UserError
-// for other words.
-void set_matmul_precision(const std::string& name, const std::string& where = "--matmul-precision");
+// Lets GPUs compute matrix products of fp32 in fp32, not in TF32 (10 bits), and sum those of bf16 and fp16 in fp32.
+void use_exact_products();
 
 // Waits until the device has done all its work, so that times are right. Returns at once for the CPU.
 void synchronize(c10::Device device);
@@ -64,7 +62,6 @@ std::optional<std::string> reason_against_gpu(const std::function<int()>& capabi
 struct ExecutionOptions {
   std::string device = "auto";
   int64_t threads = 0;  // 0: LibTorch's choice
-  std::string matmul_precision = "highest";
   bool quiet = false;
 
   static Fields<ExecutionOptions> fields();

@@ -22,6 +22,11 @@ at::Tensor viewed(const at::Tensor& tensor, at::IntArrayRef sizes);
 // pinned memory: from other memory, large copies would wait until the device has done all earlier work.
 at::Tensor upload(const at::Tensor& host, c10::Device device);
 
+// Returns where a tensor's numbers are, as kernels take them; null of an undefined one.
+inline const void* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
 // Turns autocast on or off for a device while it exists.
 class AutocastScope {
  public:

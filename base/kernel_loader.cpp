@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 
 namespace draftsmith {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/options_grid.h"
-#include "base/sha256.h"
 #include "base/table.h"
 #include "base/util.h"
 

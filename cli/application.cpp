@@ -86,7 +86,6 @@ void add_execution_flags(CLI::App& app, ExecutionOptions& execution) {
   };
   app.add_option("--device", execution.device, help("device"))->capture_default_str();
   app.add_option("--threads", execution.threads, help("threads"))->capture_default_str();
-  app.add_option("--matmul-precision", execution.matmul_precision, help("matmul_precision"))->capture_default_str();
   app.add_flag("--quiet,-q", execution.quiet, help("quiet"));
 }
 

@@ -89,10 +89,13 @@ class OptionFlags {
 // Returns the flag of a field: "--max-draft" for "max_draft".
 std::string flag_name(const std::string& field_name);
 
-// Adds --device, --threads, --matmul-precision and --quiet.
+// Adds --device, --threads and --quiet.
 void add_execution_flags(CLI::App& app, ExecutionOptions& execution);
 // Adds --set, which the user may repeat.
 void add_set_flag(CLI::App& app, std::vector<std::string>& set);
+
+// Refuses a recipe where a suite is read, and a suite where a recipe is.
+void require_recipe(const std::filesystem::path& file, bool recipe);
 
 // ---- The command line
 

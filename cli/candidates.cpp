@@ -176,7 +176,7 @@ Candidate measured(const CandidateKind& kind, int64_t every, WholeTarget& whole,
                  .distilled = inputs.distils || kind.runs_target};
   const double more = inputs.alpha_doubled * std::log2(static_cast<double>(made.layers)) + kind.alpha;
   made.alpha = std::clamp(inputs.alpha + (inputs.alpha_doubled > 0 ? more : 0), 0.0, 1.0);
-  const TemporaryDirectory folder(inputs.folder.empty() ? fs::temp_directory_path() : inputs.folder);
+  const TemporaryDirectory folder(inputs.folder);
   const recipes::StartingModels start = start_of(made, inputs, whole, folder / "pruned");
   for (const auto& [name, values] : start.trainable->parameters()) made.numbers += static_cast<double>(values.numel());
   model::SaveOptions save;

@@ -66,7 +66,7 @@ struct CandidateInputs {
   const infer::LoadedModel& target;   // as it decodes, with its tokenizer
   model::LoadOptions load;            // how it was loaded
   infer::CalibrationContext context;  // of timed steps
-  std::filesystem::path folder = {};  // that holds candidates while they are measured; empty: one for temporary files
+  std::filesystem::path folder;       // that holds candidates while they are measured
   int64_t longest = 8;                // window
   int64_t length = 0;                 // as in Candidate
   int64_t example_tokens = 0;         // of an example to train on; 0: training is not timed

@@ -72,6 +72,7 @@ int run_eval(const EvalFlags& flags) {
   require_one_process();
   const recipes::Execution& execution = flags.execution;
   begin_execution(execution);
+  require_recipe(flags.suite, false);
   std::vector<std::string> set = flags.set;
   if (!flags.precision.empty()) set.push_back("precision=" + flags.precision);
   evaluate::SuiteOptions options = evaluate::load_suite(flags.suite, set);

@@ -18,7 +18,6 @@
 
 #include "base/child_process.h"
 #include "base/device.h"
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
@@ -53,6 +52,7 @@ struct NewFlags {
   fs::path out = "recipe.toml";
   std::string dtype = "fp32";
   std::string format = "hf";  // of the export
+  data::Languages languages;
   ExecutionOptions execution;
 
   // Returns the type in which stages write prompts and answers; int8 and fp64 are those of evaluations alone.
@@ -177,6 +177,9 @@ void choose_task(Starter& starter, const NewFlags& flags) {
                   "a thousand lines are enough to begin with"});
   }
   problems.throw_if_any();
+  if (!starter.chat) return;
+  const auto message = [](const char* role) { return nlohmann::ordered_json{{"role", role}, {"content", "-"}}; };
+  data::load_chat_template(flags.target).replies({message("user"), message("assistant")});  // as [questions] has them
 }
 
 // Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter, or for candidates.
@@ -196,10 +199,10 @@ void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers)
 }
 
 Starter look_at(const NewFlags& flags, const TextLines& lines, c10::Device device) {
-  Starter starter{
-      .loaded = infer::load_model_directory(flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}),
-      .config = model::ModelDirectory(flags.target).config(),
-      .lines = std::ssize(lines)};
+  Starter starter{.loaded = infer::load_model_directory(
+                      flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}, flags.languages),
+                  .config = model::ModelDirectory(flags.target).config(),
+                  .lines = std::ssize(lines)};
   const auto& tokenizer = infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer there");
   for (const int64_t end : starter.config.eos) {
     if (end < tokenizer.vocabulary()) continue;
@@ -341,23 +344,23 @@ using Values = std::vector<std::pair<const char*, std::string>>;
 // Returns what stands in the template for marks before lines: nothing, or that they are dropped.
 Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
   const auto where = [](bool applies) { return std::string(applies ? "" : kDropped); };
-  const bool encodes = starter.config.encoder_decoder;
   return {{"<text>", where(!flags.text.empty())},
           {"<own>", where(flags.text.empty())},
           {"<chat>", where(starter.chat)},
-          {"<plain>", where(!starter.chat && !encodes)},
+          {"<plain>", where(!starter.chat && !starter.config.encoder_decoder)},
           {"<half>", where(flags.written_dtype() != "fp32")},
           {"<fewer-ids>", where(starter.chosen->vocabulary > 0)},
           {"<pruned>", where(!starter.chosen->kind->reads_states)},
           {"<cached>", where(starter.chosen->kind->reads_states)},
-          {"<live>", where(!starter.chosen->kind->reads_states)},
           {"<started>", where(*starter.chosen->kind->start != 0)},
           {"<distilled>", where(starter.chosen->distilled)},
           {"<aligned>", where(!starter.chosen->distilled)},
           {"<sampled>", where(starter.task.own)},
           {"<encoder>", where(starter.config.encoder_layers > 1)},
           {"<t5>", where(t5)},
-          {"<untied>", where(!starter.config.tied_head)}};
+          {"<untied>", where(!starter.config.tied_head)},
+          {"<from>", where(!flags.languages.source_language.empty())},
+          {"<into>", where(!flags.languages.target_language.empty())}};
 }
 
 Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDefaults& defaults) {
@@ -365,36 +368,38 @@ Values values_of(const Starter& starter, const NewFlags& flags, const TrainingDe
   const Schedule& schedule = starter.schedule;
   std::vector<std::string> files;
   for (const fs::path& file : flags.text) files.push_back(quoted_path(file));
-  const char* cut = R"(vocabulary_from = "@answers/corpus.h5", vocabulary_size = <ids>, )";
-  return {{"<file>", shell_word(flags.out.string())},
-          {"<start>", drafter.kind->start},
-          {"<cut>", drafter.vocabulary > 0 ? cut : ""},
-          {"<name>", toml_quoted(flags.out.stem().string())},
-          {"<target>", quoted_path(flags.target)},
-          {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
-          {"<drafter>", drafter.name()},
-          {"<table>", replace_all(candidates_text(starter.candidates, &drafter), "\n", "\n# ")},
-          {"<key>", drafter.kind->drafter_key},
-          {"<ids>", std::to_string(drafter.vocabulary)},
-          {"<lambda>", fmt::format("{:g}", drafter.kind->lambda)},
-          {"<kept>", fmt::format("every:{}", drafter.every)},
-          {"<count>", std::to_string(schedule.prompts)},
-          {"<held-out>", std::to_string(schedule.held_out)},
-          {"<tokens>", std::to_string(starter.task.max_new_tokens)},
-          {"<dtype>", flags.dtype},
-          {"<epochs>", std::to_string(schedule.epochs)},
-          {"<budget>", std::to_string(defaults.token_budget)},
-          {"<lr>", fmt::format("{:g}", drafter.kind->rate * defaults.lr)},
-          {"<source>", defaults.source},
-          {"<query-factor>", fmt::format("{:.3f}", 1 / std::sqrt(static_cast<double>(starter.config.head_width)))},
-          {"<timing>", fmt::format("{:.3g}", std::clamp(schedule.evaluating / 120, 0.05, 10.0))},
-          {"<window>", std::to_string(std::max<int64_t>(1, drafter.window()))},
-          {"<format>", flags.format},
-          {"<prompts-time>", minutes_text(schedule.writing)},
-          {"<answers-time>", minutes_text(schedule.answering)},
-          {"<states-time>", minutes_text(schedule.reading)},
-          {"<training-time>", minutes_text(schedule.training)},
-          {"<evaluation-time>", minutes_text(schedule.evaluating)}};
+  return {
+      {"<file>", shell_word(flags.out.string())},
+      {"<start>", drafter.kind->start},
+      {"<cut>", drafter.vocabulary > 0 ? R"(vocabulary_from = "@answers/corpus.h5", vocabulary_size = <ids>, )" : ""},
+      {"<name>", toml_quoted(flags.out.stem().string())},
+      {"<target>", quoted_path(flags.target)},
+      {"<source-language>", toml_quoted(flags.languages.source_language)},
+      {"<target-language>", toml_quoted(flags.languages.target_language)},
+      {"<files>", fmt::format("[{}]", fmt::join(files, ", "))},
+      {"<drafter>", drafter.name()},
+      {"<table>", replace_all(candidates_text(starter.candidates, &drafter), "\n", "\n# ")},
+      {"<key>", drafter.kind->drafter_key},
+      {"<ids>", std::to_string(drafter.vocabulary)},
+      {"<lambda>", fmt::format("{:g}", drafter.kind->lambda)},
+      {"<kept>", fmt::format("every:{}", drafter.every)},
+      {"<count>", std::to_string(schedule.prompts)},
+      {"<held-out>", std::to_string(schedule.held_out)},
+      {"<tokens>", std::to_string(starter.task.max_new_tokens)},
+      {"<dtype>", flags.dtype},
+      {"<epochs>", std::to_string(schedule.epochs)},
+      {"<budget>", std::to_string(defaults.token_budget)},
+      {"<lr>", fmt::format("{:g}", drafter.kind->rate * defaults.lr)},
+      {"<source>", defaults.source},
+      {"<query-factor>", fmt::format("{:.3f}", 1 / std::sqrt(static_cast<double>(starter.config.head_width)))},
+      {"<timing>", fmt::format("{:.3g}", std::clamp(schedule.evaluating / 120, 0.05, 10.0))},
+      {"<window>", std::to_string(std::max<int64_t>(1, drafter.window()))},
+      {"<format>", flags.format},
+      {"<prompts-time>", minutes_text(schedule.writing)},
+      {"<answers-time>", minutes_text(schedule.answering)},
+      {"<states-time>", minutes_text(schedule.reading)},
+      {"<training-time>", minutes_text(schedule.training)},
+      {"<evaluation-time>", minutes_text(schedule.evaluating)}};
 }
 
 std::string recipe_text(const Starter& starter, const NewFlags& flags) {
@@ -414,21 +419,15 @@ std::string recipe_text(const Starter& starter, const NewFlags& flags) {
   return text;
 }
 
-// Makes a model directory of a GGUF file, beside the recipe, unless an earlier run did; the drafter goes out as GGUF.
-void use_gguf(NewFlags& flags) {
-  const fs::path directory = flags.out.parent_path() / (flags.target.stem().string() + "-imported");
-  const bool newer = fs::exists(directory) && fs::last_write_time(directory) >= fs::last_write_time(flags.target);
-  if (!newer) recipes::import_gguf(flags.target, directory);  // refuses to overwrite an older one
-  flags.target = directory;
-  flags.format = "gguf";
-}
-
 int run_new(NewFlags flags) {
   const c10::Device device = begin_execution(flags.execution);
   const SignalWatch signals;
   const LongWork work("no recipe was written");
   const TextLines lines = check_flags(flags);
-  if (flags.target.extension() == ".gguf") use_gguf(flags);
+  if (flags.target.extension() == ".gguf") {
+    flags.target = recipes::imported_gguf(flags.target, flags.out.parent_path());
+    flags.format = "gguf";
+  }
   Starter starter = look_at(flags, lines, device);
   const model::TransformerConfig& config = starter.config;
   std::cout << fmt::format("{}: {}, {} decoder layers of width {}, {} ids\nPrompts: {} ({})\n", flags.target.string(),
@@ -449,10 +448,10 @@ int run_new(NewFlags flags) {
       "accepted drafts, with the speedup that theory expects. Which one is assumed was measured elsewhere.\n"
       "{}: {} prompts to train on, {} held out; minutes: prompts {:.1f}, answers {:.1f}, training {:.1f},\n"
       "evaluation {:.1f}. Next:\n  draftsmith train {}\n",
-      device.is_cpu() ? cpu_name() : device_description(device), 1e3 * starter.chosen->costs.target.front(),
-      flags.dtype, 1e3 * starter.row_seconds, candidates_text(starter.candidates, starter.chosen), flags.out.string(),
-      schedule.prompts, schedule.held_out, schedule.writing / 60, (schedule.answering + schedule.reading) / 60,
-      schedule.training / 60, schedule.evaluating / 60, shell_word(flags.out.string()));
+      device_description(device), 1e3 * starter.chosen->costs.target.front(), flags.dtype, 1e3 * starter.row_seconds,
+      candidates_text(starter.candidates, starter.chosen), flags.out.string(), schedule.prompts, schedule.held_out,
+      schedule.writing / 60, (schedule.answering + schedule.reading) / 60, schedule.training / 60,
+      schedule.evaluating / 60, shell_word(flags.out.string()));
   return 0;
 }
 
@@ -465,7 +464,7 @@ constexpr const char* kNewFooter =
     "Examples:\n"
     "  draftsmith new --target SmolLM2-135M-Instruct --dtype bf16 --hours 2\n"
     "  draftsmith new --target model.gguf --text questions.txt --out drafter.toml\n"
-    "  draftsmith new --target opus-mt-de-en --text train.de";
+    "  draftsmith new --target nllb-200-distilled-600M --target-language deu_Latn --text train.en";
 
 }  // namespace
 
@@ -488,9 +487,13 @@ Action add_new(CLI::App& app) {
   app.add_option("--out", flags->out, "New recipe")->capture_default_str()->type_name("RECIPE.toml");
   app.add_option("--dtype", flags->dtype, "Type of weights in decoding: fp32, bf16, fp16, fp64 or int8")
       ->capture_default_str();
+  const auto languages = std::make_shared<OptionFlags<data::Languages>>(app);
   add_execution_flags(app, flags->execution);
   app.footer(kNewFooter);
-  return [flags] { return run_new(*flags); };
+  return [flags, languages] {
+    flags->languages = languages->value();
+    return run_new(*flags);
+  };
 }
 
 }  // namespace draftsmith::cli

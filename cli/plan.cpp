@@ -1,5 +1,6 @@
 // `draftsmith plan`: says whether a drafter will pay and with which window, by the formulas of Leviathan et al. 2023
 // (evaluate/theory/formulas.h) from step times that it measures on this machine. Without a drafter: which would pay.
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -7,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/device.h"
-#include "base/environment.h"
 #include "base/error.h"
+#include "base/signals.h"
 #include "base/table.h"
 #include "cli/application.h"
 #include "cli/candidates.h"
@@ -98,6 +99,7 @@ int list_candidates(const PlanFlags& flags, c10::Device device) {
       measure_candidates({.target = target,
                           .load = load,
                           .context = infer::random_context(target.model->info(), size),
+                          .folder = std::filesystem::temp_directory_path(),
                           .longest = flags.max_window,
                           .length = flags.output_tokens});
   std::cout << candidates_text(candidates)
@@ -107,6 +109,8 @@ int list_candidates(const PlanFlags& flags, c10::Device device) {
 
 int run_plan(const PlanFlags& flags) {
   const c10::Device device = begin_execution(flags.execution);
+  const SignalWatch signals;
+  const LongWork work("nothing was measured");
   if (flags.drafter.empty()) return list_candidates(flags, device);
   const int64_t threads = set_threads(0);  // the number in use
   const StepCosts costs = measured_costs(flags, device);
@@ -123,7 +127,7 @@ int run_plan(const PlanFlags& flags) {
     const auto& [window, speedup] = evaluate::best_window(alpha, costs, longest, flags.output_tokens);
     best.add_row({fmt::format("{:g}", alpha), fmt::format("{}: {:.2f}x", window, speedup)});
   }
-  const std::string processor = device.is_cpu() ? cpu_name() : device_description(device);
+  const std::string processor = device_description(device);
   std::cout << cut_to_width(fmt::format("{} with {}", flags.model, flags.drafter), 100) << "\n"
             << fmt::format("{}, batch {}, after {} tokens; {}, {} {}\n", flags.dtype, flags.batch, flags.length,
                            processor, threads, threads == 1 ? "thread" : "threads")

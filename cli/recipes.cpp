@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/child_process.h"
 #include "base/device.h"
 #include "base/environment.h"
+#include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
@@ -66,6 +68,7 @@ int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
   recipes::Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
   const c10::Device device = begin_execution(execution);
+  require_recipe(flags.recipe, true);
   const recipes::Recipe recipe = recipes::load_recipe(flags.recipe, flags.set);
   const SignalWatch signals;
   std::optional<ProcessGroup> several;
@@ -124,6 +127,14 @@ int run_validate(const std::vector<std::filesystem::path>& files, const std::vec
 }
 
 }  // namespace
+
+void require_recipe(const std::filesystem::path& file, bool recipe) {
+  const toml::table table = load_toml(file);
+  if (recipe ? !table.contains("task") || recipes::is_recipe(table) : !recipes::is_recipe(table)) return;
+  throw UserError({.where = file.string(),
+                   .what = recipe ? "this is the suite of an evaluation, no recipe" : "this is a recipe, no suite",
+                   .hint = fmt::format("draftsmith {} {}", recipe ? "eval" : "train", shell_word(file.string()))});
+}
 
 Action add_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();

@@ -16,7 +16,6 @@
 #include "cli/application.h"
 #include "data/text/readers.h"
 #include "metrics/metric.h"
-#include "metrics/scoring.h"
 
 namespace draftsmith::cli {
 namespace {

@@ -20,7 +20,7 @@
 #endif
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/files.h"
 #include "base/signals.h"
 #include "base/timing.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,7 +16,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/datasets/datasets.h"
@@ -177,10 +177,10 @@ class Suite {
     }
     std::ranges::for_each(tasks_, try_command);
     make_directories(out_dir_);
-    MeasurementStore store(out_dir_, common_key() + " " + engine_.fingerprint());
+    MeasurementStore store(out_dir_, fmt::format("{} {} {}", common_key(), engine_.fingerprint(), cpu_name()));
     if (store.resumed() > 0) log_info("resuming with {} measurements in {}", store.resumed(), out_dir_.string());
     if (idle_minutes_ > 0) wait();
-    before_ = processor_times();
+    if (store.resumed() == 0) before_ = processor_times();  // of an earlier session nothing is known
     for (auto& task : tasks_) {
       if (!task.chooses) add_chosen(settings_, tasks_, task);
       measure(task, store);
@@ -269,9 +269,14 @@ class Suite {
     common.run.clear();
     common.match_rates.clear();
     common.engagement.clear();
-    common.precision.reset();  // says only which rounds are timed; so does max_minutes
+    common.precision.reset();  // says only which rounds are timed; so do the next three
     common.max_minutes.reset();
     common.spread_minutes.reset();
+    const SuiteOptions usual;
+    common.repetitions = usual.repetitions;
+    common.calibrate = usual.calibrate;  // results of this and the next two are never stored
+    common.forced_lines = usual.forced_lines;
+    common.resamples = usual.resamples;
     return options_hash(common);
   }
 
@@ -305,16 +310,22 @@ class Suite {
     results.options = options_to_json(options_);
     const TimedWork work("summarizing", kHowToGoOn);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
-    for (const auto& table : options_.match_rates) results.match_rates.push_back(count_match_rates(table));
-    for (const auto& table : options_.engagement) add_curve(table, results);
+    for (const auto& table : options_.match_rates) {
+      add_table("match rates", table, results, [&] { results.match_rates.push_back(count_match_rates(table)); });
+    }
+    for (const auto& table : options_.engagement) {
+      add_table("engagement", table, results, [&] {
+        results.engagement.push_back(measure_engagement(table, task_named(table.task), options_, engine_));
+      });
+    }
     return results;
   }
 
   // Adds how much of the machine others used, and by how much rows became slower: the least and the most.
   void add_load(Results& results) const {
-    const auto load = other_load(before_, processor_times());
-    if (!load) return;
-    results.environment["other_load"] = to_thousandths(*load);
+    if (const auto load = other_load(before_, processor_times())) {
+      results.environment["other_load"] = to_thousandths(*load);
+    }
     std::vector<double> slower;
     for (const MeasuredTask& task : tasks_) {
       for (const auto& [label, records] : task.records) {
@@ -337,14 +348,12 @@ class Suite {
                                          task.max_new_tokens)};
   }
 
-  // Adds an engagement curve, or its failure.
-  void add_curve(const EngagementTable& table, Results& results) {
-    const MeasuredTask& measured = task_named(table.task);
-    const auto message =
-        failure_of([&] { results.engagement.push_back(measure_engagement(table, measured, options_, engine_)); });
+  // Adds a table beside the settings, or its failure.
+  void add_table(const std::string& what, const auto& table, Results& results, const std::function<void()>& add) {
+    const auto message = failure_of(add);
     if (!message) return;
-    const auto task = std::ranges::find(results.tasks, measured.task->name, &TaskResult::name);
-    task->failures.push_back({"engagement " + table.name, "scoring", *message});
+    const auto task = std::ranges::find(results.tasks, task_named(table.task).task->name, &TaskResult::name);
+    task->failures.push_back({what + " " + table.name, "scoring", *message});
   }
 
   const SuiteOptions& options_;

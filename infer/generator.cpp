@@ -88,15 +88,6 @@ void validate_parts(const PartTraits& parts, double temperature, Problems& probl
 
 namespace {
 
-model::GenerationConfig settings_of(const GenerationModels& models) {
-  if (models.generation) return *models.generation;
-  model::GenerationConfig settings;
-  settings.eos_ids = models.target->info().eos;
-  settings.pad = models.target->info().pad;
-  settings.decoder_start = models.target->info().decoder_start;
-  return settings;
-}
-
 Warping warping_of(const DecodeOptions& options, const model::GenerationConfig& settings) {
   const double usual = options.samples_by_default() ? settings.temperature.value_or(1.0) : 0.0;
   return {options.temperature.value_or(usual), options.top_k.value_or(settings.top_k.value_or(0)),
@@ -115,7 +106,7 @@ void require_tokenizer_for_stops(const GenerationModels& models) {
 // Returns the model's generation settings with those that the options give in their place. Errors: UserError for
 // settings that no method here supports, and for stop strings of a model without a tokenizer.
 model::GenerationConfig generation_settings(const GenerationModels& models, const DecodeOptions& options) {
-  model::GenerationConfig settings = settings_of(models);
+  model::GenerationConfig settings = models.settings();
   settings.repetition_penalty = options.repetition_penalty.value_or(settings.repetition_penalty);
   settings.no_repeat_ngram_size = options.no_repeat_ngram_size.value_or(settings.no_repeat_ngram_size);
   if (options.min_new_tokens) settings.min_new_tokens = options.min_new_tokens;
@@ -137,11 +128,7 @@ DecodeSettings decode_settings(const GenerationModels& models, const DecodeOptio
   return settings;
 }
 
-}  // namespace
-
 // ---- Generation
-
-namespace {
 
 // Reports a problem if the method has no drafter, one of another kind than it needs, or one that does not fit.
 void check_drafter(const GenerationModels& models, const DecodeOptions& options, Problems& problems) {
@@ -288,7 +275,8 @@ struct Generator::Impl {
       for (int64_t s = 0; s < options.num_samples; ++s) batch.rows.push_back(make_row(work, line, s));
     }
     if (models.drafter && parts.drafter) warn_of_positions(batch.rows);
-    sources.tokens = padded(chosen_sources, generation.pad, models.target->info().device);  // [B,S]
+    const model::ModelInfo& info = models.target->info();
+    if (info.encoder_decoder) sources.tokens = padded(chosen_sources, generation.pad, info.device);  // [B,S]
     if (!begins(batch, sources, timer)) {
       free_device_memory(batch);
       begin(batch, sources, timer);

@@ -67,6 +67,15 @@ std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, con
   return result;
 }
 
+model::GenerationConfig GenerationModels::settings() const {
+  if (generation) return *generation;
+  model::GenerationConfig settings;
+  settings.eos_ids = target->info().eos;
+  settings.pad = target->info().pad;
+  settings.decoder_start = target->info().decoder_start;
+  return settings;
+}
+
 std::unique_ptr<model::Exits> find_exits(const fs::path& directory, const model::LanguageModel& model,
                                          const fs::path& given) {
   const auto* transformer = dynamic_cast<const model::TransformerModel*>(&model);

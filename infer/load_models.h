@@ -38,6 +38,8 @@ struct GenerationModels {
   const AcceptedLengths* accepted_lengths = nullptr;  // needed by the window oracle
 
   DraftTarget draft_target() const { return {*target, target_tokenizer, exits}; }
+  // Returns `generation`, or what the target's info() says of it.
+  model::GenerationConfig settings() const;
 };
 
 // A model and its generation settings, with its directory and the tokenizer there.

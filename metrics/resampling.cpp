@@ -31,6 +31,7 @@ std::vector<double> zeros(const LineStatistics& statistics) {
 
 // Tolerance for the last bits, in which resampled scores differ by the order of sums.
 constexpr double kRounding = 1e-12;
+constexpr double kConfidence = 0.95;  // of intervals
 
 }  // namespace
 
@@ -44,17 +45,18 @@ std::vector<double> LineStatistics::sum() const {
   return sums;
 }
 
+double percentile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
+}
+
 Interval percentile_interval(std::vector<double>& values, double confidence) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  const auto at = [&values](double fraction) {
-    const double position = fraction * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<size_t>(position);
-    const size_t above = std::min(below + 1, values.size() - 1);
-    return values[below] + (position - std::floor(position)) * (values[above] - values[below]);
-  };
   const double tail = (1 - confidence) / 2;
-  return {at(tail), at(1 - tail)};
+  return {percentile(values, tail), percentile(values, 1 - tail)};
 }
 
 Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunction& score,
@@ -70,7 +72,7 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
     for (int64_t i = 0; i < lines; ++i) add_line(statistics, drawn_line(draws, lines), sums);
     scores.push_back(score(sums));
   }
-  return percentile_interval(scores, options.confidence);
+  return percentile_interval(scores, kConfidence);
 }
 
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
@@ -101,7 +103,7 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
     return std::abs(difference - mean) >= std::abs(test.difference) - kRounding;
   });
   test.p_value = static_cast<double>(1 + extreme) / static_cast<double>(1 + options.resamples);
-  test.difference_interval = percentile_interval(differences, options.confidence);
+  test.difference_interval = percentile_interval(differences, kConfidence);
   return test;
 }
 

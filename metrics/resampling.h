@@ -27,7 +27,6 @@ using ScoreFunction = std::function<double(std::span<const double>)>;
 struct ResamplingOptions {
   int64_t resamples = 1000;
   uint64_t seed = 12345;
-  double confidence = 0.95;
 };
 
 struct Interval {
@@ -35,7 +34,10 @@ struct Interval {
   double high = 0;
 };
 
-// Returns a percentile interval, with linear interpolation between order statistics. Sorts `values`.
+// Returns the value below which a share of at least one sorted value lies, with linear interpolation between them.
+double percentile(const std::vector<double>& sorted, double share);
+
+// Returns a percentile interval. Sorts `values`.
 Interval percentile_interval(std::vector<double>& values, double confidence);
 
 // Returns the bootstrap interval of the corpus score from lines drawn with replacement; [0,0] for an empty corpus.

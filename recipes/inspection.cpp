@@ -13,7 +13,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/table.h"
 #include "data/corpus/corpus.h"
 #include "data/hdf5/hdf5.h"

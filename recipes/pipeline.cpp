@@ -13,7 +13,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "distributed/process_group.h"
@@ -22,6 +21,7 @@ namespace draftsmith::recipes {
 namespace {
 
 constexpr const char* kDoneName = "DONE";
+constexpr const char* kLock = ".lock";
 
 std::map<std::string, std::string> hash_files(const std::filesystem::path& directory) {
   std::map<std::string, std::string> hashes;
@@ -100,7 +100,7 @@ namespace {
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::filesystem::path& directory) {
-    const std::filesystem::path file = directory / ".lock";
+    const std::filesystem::path file = directory / kLock;
     descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     if (descriptor_ < 0) {
       throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
@@ -119,12 +119,18 @@ class DirectoryLock {
   int descriptor_ = -1;
 };
 
-// Returns the hash of an input file's content, or of the names and contents of a folder's files.
+// Returns the hash of an input file's content, or of the names and contents of a folder's files. Left out are those of
+// other programs (.git, .cache), and folders that recipes work in.
 std::string path_hash(const std::filesystem::path& path, RememberedHashes& known) {
   if (!std::filesystem::is_directory(path)) return known.of(path);
   std::map<std::string, std::string> hashes;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file()) hashes[entry.path().lexically_relative(path).string()] = known.of(entry.path());
+  for (auto at = std::filesystem::recursive_directory_iterator(path); at != end(at); ++at) {
+    const std::filesystem::path& file = at->path();
+    if (file.filename().string().starts_with('.') || std::filesystem::exists(file / kLock)) {
+      at.disable_recursion_pending();
+    } else if (at->is_regular_file()) {
+      hashes[file.lexically_relative(path).string()] = known.of(file);
+    }
   }
   return sha256(nlohmann::json(hashes).dump());
 }

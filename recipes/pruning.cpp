@@ -123,7 +123,7 @@ void run_prune(const PruneStageOptions& options, const StageContext& run) {
 }  // namespace
 
 std::vector<StageKind> prune_stages() {
-  return {make_stage_kind<PruneStageOptions>("prune", 1, run_prune)};
+  return {make_stage_kind<PruneStageOptions>("prune", 2, run_prune)};
 }
 
 }  // namespace draftsmith::recipes

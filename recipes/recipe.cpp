@@ -54,6 +54,7 @@ struct RecipeFile {
   // Parses the file with its overrides. A copied node forgets its line, so each stage is moved out of a separate parse.
   toml::table parse(Problems& problems) const {
     toml::table root = load_toml(path);
+    root.insert(kDefaults, toml::table{});  // which overrides of all files may name; one that is there stays
     apply_overlays(root, overrides, problems);
     return root;
   }

@@ -39,7 +39,7 @@ const Registry<StageKind>& stage_kinds() {
       all.insert(all.end(), stages.begin(), stages.end());
     }
     // Results of evaluate: results.json, report.html, hyp/.
-    all.push_back(make_stage_kind<evaluate::SuiteOptions>("evaluate", 1, run_evaluate, Processes::kOne));
+    all.push_back(make_stage_kind<evaluate::SuiteOptions>("evaluate", 2, run_evaluate, Processes::kOne));
     return Registry<StageKind>("stage kind", std::move(all));
   }();
   return kinds;

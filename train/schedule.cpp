@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <numbers>
 #include <stdexcept>
-#include <type_traits>
 
 #include <fmt/format.h>
 

@@ -14,7 +14,6 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/timing.h"
 #include "data/corpus/batches.h"

@@ -30,7 +30,7 @@ class Program {
   int run(int argc, char** argv, const std::function<bool(at::Device, Records&)>& work) {
     CLI11_PARSE(app, argc, argv);
     try {
-      set_matmul_precision("highest");
+      use_exact_products();
       set_threads(threads_);
       const at::Device device = chosen_device();
       const bool real = device.is_cpu() || device.is_cuda();

@@ -228,7 +228,8 @@ std::vector<ordered_json> read_conversations(const std::filesystem::path& file, 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view text) {
   AddedTokenFinder marks;
   for (const int32_t id : {tokenizer.bos(), tokenizer.eos()}) {
-    if (id >= 0) marks.add(tokenizer.piece(id), {.content = tokenizer.piece(id), .id = id});
+    if (id < 0 || tokenizer.encode(tokenizer.piece(id)) == std::vector{id}) continue;  // it finds its own
+    marks.add(tokenizer.piece(id), {.content = tokenizer.piece(id), .id = id});
   }
   std::vector<int32_t> ids;
   for (const auto& [begin, end, id] : marks.split(text)) {
@@ -239,8 +240,14 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view te
   return ids;
 }
 
-std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<int32_t> ids = encode_chat(tokenizer, text);
+std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text) {
+  const std::vector<int32_t> before = encode_chat(tokenizer, prompt);
+  std::vector<int32_t> ids = encode_chat(tokenizer, fmt::format("{}{}", prompt, text));
+  if (std::ranges::mismatch(before, ids).in1 == before.end()) {
+    ids.erase(ids.begin(), ids.begin() + std::ssize(before));
+  } else {
+    ids = encode_chat(tokenizer, text);
+  }
   ids.erase(std::find(ids.begin(), ids.end(), tokenizer.eos()), ids.end());
   ids.push_back(tokenizer.eos());
   return ids;

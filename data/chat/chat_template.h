@@ -88,7 +88,8 @@ std::vector<nlohmann::ordered_json> read_conversations(const std::filesystem::pa
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view text);
 
 // Returns the ids of an assistant's message up to its first EOS; without one, an EOS is added. A template's newline
-// behind EOS is thus left out, as a model ends there.
-std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view text);
+// behind EOS is thus left out, as a model ends there. The ids are those that follow the prompt's in the whole text, or
+// where these differ, those of the message alone.
+std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text);
 
 }  // namespace draftsmith::data

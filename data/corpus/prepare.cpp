@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/files.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "data/chat/chat_template.h"
@@ -41,7 +41,8 @@ void add_count(const std::string& what, int64_t count, TextCounts& counts) {
 
 [[noreturn]] void fail_too_long(const Example& example, const std::string& side, const std::vector<int32_t>& ids,
                                 int64_t limit, const std::string& hint) {
-  throw UserError({.where = example.where,
+  const bool is_source = side == "source" || example.target_where.empty();
+  throw UserError({.where = is_source ? example.where : example.target_where,
                    .what = side + " is too long",
                    .expected = "at most " + std::to_string(limit) + " tokens, EOS counted",
                    .found = std::to_string(ids.size()) + " tokens",
@@ -97,7 +98,9 @@ class ChunkTokenizer {
     const auto usable = std::ranges::find_if(example.targets, [](const auto& target) { return !is_blank(target); });
     const std::string& target = usable == example.targets.end() ? example.targets.front() : *usable;
     add_count("references not used", std::ssize(example.targets) - 1, counts);
-    if (example.from_template) return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, target)};
+    if (example.from_template) {
+      return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, example.source, target)};
+    }
     const bool prompted = !example.has_source || options_.prompts;  // for a decoder-only model
     Pair pair = {.source = {}, .target = prompted ? tokenizer_.encode(target) : tokenizer_.encode_target(target)};
     pair.target.push_back(tokenizer_.eos());

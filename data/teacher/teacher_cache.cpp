@@ -11,7 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/files.h"
 #include "base/table.h"
 
 namespace draftsmith::data {

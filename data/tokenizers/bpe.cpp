@@ -335,8 +335,8 @@ class BpeTokenizer : public Tokenizer {
     }
     file_ = parts_.file;
     hash_ = parts_.hash;
-    special_ids_ = {id_of(parts_.pad), id_of(parts_.eos), model_->unk() >= 0 ? model_->unk() : id_of(parts_.unk),
-                    id_of(parts_.bos)};
+    const int32_t unk = parts_.decoder.byte_level ? -1 : id_of(parts_.unk);  // bytes are never unknown
+    special_ids_ = {id_of(parts_.pad), id_of(parts_.eos), model_->unk() >= 0 ? model_->unk() : unk, id_of(parts_.bos)};
     if (parts_.add_bos && bos() >= 0) parts_.frame.before.push_back(bos());
     if (parts_.add_eos && eos() >= 0) parts_.frame.after.push_back(eos());
     for (const auto* ids : {&parts_.frame.before, &parts_.frame.after}) {

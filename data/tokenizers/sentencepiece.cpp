@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/utf8.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/pre_tokenizer.h"
@@ -42,7 +41,8 @@ std::vector<std::string_view> fields_of(std::string_view message, uint64_t numbe
   while (!message.empty()) {
     const uint64_t key = next_number(), type = key & 7;
     if (type == 0) next_number();
-    const uint64_t size = std::min<uint64_t>(type == kText ? next_number() : kFixed[type], message.size());
+    uint64_t size = type == kText ? next_number() : kFixed[type];
+    size = std::min<uint64_t>(size, message.size());  // of what is left behind the number
     if (key >> 3 == number && type == kText) found.push_back(message.substr(0, size));
     message.remove_prefix(size);
   }
@@ -73,18 +73,20 @@ bool leads_out(std::string_view map) {
 // Loads a model file and returns its bytes. Errors: UserError for a file that is none.
 std::string load_processor(const std::filesystem::path& file, sentencepiece::SentencePieceProcessor& processor) {
   std::string model = read_file(file, kMaxModelBytes);
-  const sentencepiece::util::Status status = processor.LoadFromSerializedProto(model);
-  if (model.empty() || !status.ok() || processor.GetPieceSize() <= 0) {
-    throw UserError({file.string(), "not a SentencePiece model", "a file such as spiece.model or tokenizer.model",
-                     model.empty() ? "an empty file" : status.ToString(), ""});
-  }
+  const auto refuse = [&](const std::string& found) {
+    throw UserError(
+        {file.string(), "not a SentencePiece model", "a file such as spiece.model or tokenizer.model", found, ""});
+  };
   constexpr uint64_t kNormalizers[] = {3, 5}, kCharacterMap = 2;  // fields of sentencepiece_model.proto
   for (const uint64_t field : kNormalizers) {
     for (const std::string_view normalizer : fields_of(model, field)) {
-      if (std::ranges::none_of(fields_of(normalizer, kCharacterMap), leads_out)) continue;
-      throw UserError({file.string(), "its map of characters (precompiled_charsmap) is damaged", "", "", ""});
+      const bool damaged = std::ranges::any_of(fields_of(normalizer, kCharacterMap), leads_out);
+      if (damaged) refuse("a damaged map of characters (precompiled_charsmap), or a file that is cut off");
     }
   }
+  const sentencepiece::util::Status status = processor.LoadFromSerializedProto(model);  // follows the map
+  if (model.empty()) refuse("an empty file");
+  if (!status.ok() || processor.GetPieceSize() <= 0) refuse(status.ToString());
   return model;
 }
 
@@ -94,6 +96,8 @@ class SentencePieceTokenizer : public Tokenizer {
     file_ = file;
     hash_ = sha256(load_processor(file, processor_));
     special_ids_ = {processor_.pad_id(), processor_.eos_id(), processor_.unk_id(), processor_.bos_id()};
+    frame_ = sentencepiece_frame(file.parent_path(), bos(), eos());
+    writable_ids_ = sentencepiece_writable_ids(file.parent_path(), vocabulary());
   }
 
   // MADLAD's languages (<2fr>) stand between texts of their own, as in Transformers.
@@ -128,12 +132,12 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   int64_t vocabulary() const override { return processor_.GetPieceSize(); }
-  int64_t writable_ids() const override { return sentencepiece_writable_ids(file_.parent_path(), vocabulary()); }
+  int64_t writable_ids() const override { return writable_ids_; }
   std::string piece(int32_t id) const override {
     checked(id);
     return processor_.IdToPiece(id);
   }
-  TextFrame frame() const override { return sentencepiece_frame(file_.parent_path(), bos(), eos()); }
+  TextFrame frame() const override { return frame_; }
 
   TextPiece text_piece(int32_t id) const override {
     checked(id);
@@ -152,6 +156,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
  protected:
   sentencepiece::SentencePieceProcessor processor_;
+  TextFrame frame_;
+  int64_t writable_ids_ = 0;
 };
 
 constexpr const char* kMarianSource = "source.spm";
@@ -385,7 +391,7 @@ std::vector<std::string> sample_lines(const std::vector<std::string>& all, const
   report.unused["lines sampled out"] = std::ssize(usable) - options.max_lines;
   for (int64_t i = 0; i < options.max_lines; ++i) {
     const auto from = static_cast<size_t>(i * std::ssize(usable) / options.max_lines);
-    usable[static_cast<size_t>(i)] = std::move(usable[from]);
+    if (from != static_cast<size_t>(i)) usable[static_cast<size_t>(i)] = std::move(usable[from]);
   }
   usable.resize(static_cast<size_t>(options.max_lines));
   return usable;

@@ -244,6 +244,11 @@ std::string StreamDecoder::push(int32_t id) {
   return drain() + piece.text;
 }
 
+std::string StreamDecoder::held() const {
+  const std::string whole = bytes_.substr(0, bytes_.size() - incomplete_suffix(bytes_));
+  return invalid_utf8_offset(whole) ? "" : whole;
+}
+
 std::string StreamDecoder::flush() {
   std::string text = at_start_ && rules_.drops_leading_space ? tokenizer_.decode(first_ids_) : drain();
   at_start_ = true;

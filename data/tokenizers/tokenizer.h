@@ -128,6 +128,8 @@ class StreamDecoder {
   std::string push(int32_t id);
   // Ends the text: returns its rest, with U+FFFD for bytes of an incomplete character. The next id begins a new text.
   std::string flush();
+  // Returns text that a later id may still change into U+FFFD, which is valid so far.
+  std::string held() const;
 
  private:
   std::string push_first(int32_t id, const TextPiece& piece);

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/utf8.h"
 
 namespace draftsmith::data {
@@ -198,7 +197,7 @@ std::map<std::string, std::string> special_token_texts(const fs::path& directory
 
 TextFrame sentencepiece_frame(const fs::path& directory, int32_t bos, int32_t eos) {
   const TokenizerConfig config = read_tokenizer_config(directory);
-  const bool llama = config.tokenizer_class.find("Llama") != std::string::npos;
+  const bool llama = config.any_class.find("Llama") != std::string::npos;
   const bool t5 = config.tokenizer_class.find("T5") != std::string::npos;
   TextFrame frame;
   if (bos >= 0 && config.add_bos_token.value_or(llama)) frame.before.push_back(bos);
@@ -269,6 +268,17 @@ std::vector<std::pair<std::string, std::string>> merges_on_lines(const std::stri
   return merges;
 }
 
+// Refuses tokenizers that cut text by another expression than GPT-2's, as Qwen's do.
+void require_gpt2_class(const TokenizerConfig& config, const fs::path& vocabulary) {
+  constexpr const char* kGpt2Classes[] = {"GPT2",       "BartTokenizer",       "Roberta", "CodeGen", "LED", "Mvp",
+                                          "Longformer", "BlenderbotTokenizer", "Whisper", "Deberta"};
+  const std::string& name = config.any_class;
+  if (name.empty() || std::ranges::any_of(kGpt2Classes, [&](const char* one) { return name.starts_with(one); })) return;
+  throw UserError({vocabulary.string(), "text would be cut as GPT-2's is, and this tokenizer is of another class",
+                   "a tokenizer.json, which says how text is cut", name,
+                   "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes one"});
+}
+
 // Returns whether the files are BART's: Roberta's class, or none and Roberta's first pieces.
 bool is_roberta(const TokenizerConfig& config, const std::vector<std::pair<std::string, int32_t>>& pieces) {
   const std::string& name = config.any_class;
@@ -309,6 +319,7 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   parts.model.merges = merges_on_lines(merges_text, merges);
 
   TokenizerConfig config = read_tokenizer_config(vocabulary.parent_path());
+  require_gpt2_class(config, vocabulary);
   parts.added = std::move(config.added);
   const bool roberta = is_roberta(config, parts.model.pieces);
   const auto or_default = [&](const std::string& content, const std::string& usual) {

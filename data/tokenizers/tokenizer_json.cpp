@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/utf8.h"
 #include "data/tokenizers/tokenizer_files.h"
 

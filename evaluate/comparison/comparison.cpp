@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "evaluate/measure/speed.h"
 #include "evaluate/report/sections.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -207,7 +207,8 @@ class TaskComparison {
   std::vector<std::string> failures_;
 };
 
-// Returns a note for each value of two objects that differs: "other option: threads: 2 → 4".
+// Returns a note for each value of two objects that differs, with its first difference: "other option: threads: 2 → 4",
+// "other option: task/0/limit: 100 → 200".
 std::string json_notes(const std::string& what, const ordered_json& first, const ordered_json& second) {
   constexpr std::array<std::string_view, 5> kAlwaysOthers{"date", "command", "other_load", "slowdown", "name"};
   std::vector<std::string> keys;
@@ -217,9 +218,16 @@ std::string json_notes(const std::string& what, const ordered_json& first, const
   std::string notes;
   for (const std::string& key : keys) {
     if (std::ranges::find(kAlwaysOthers, key) != kAlwaysOthers.end()) continue;
-    const auto words = [&](const ordered_json& json) { return json.contains(key) ? brief(json.at(key)) : "nothing"; };
-    const std::string change = fmt::format("other {}: {}: {} → {}", what, key, words(first), words(second));
-    if (words(first) != words(second)) notes += wrapped(change, kColumns);
+    const auto value = [&](const ordered_json& json) { return json.contains(key) ? json.at(key) : ordered_json(); };
+    const ordered_json changes = ordered_json::diff(value(first), value(second));
+    if (changes.empty()) continue;
+    const std::string place = changes.front().at("path");
+    const bool added = changes.front().at("op") == "add";
+    const auto words = [](const ordered_json& json) { return json.is_null() ? "nothing" : brief(json); };
+    notes += wrapped(fmt::format("other {}: {}{}: {} → {}", what, key, place,
+                                 added ? "nothing" : words(value(first).at(ordered_json::json_pointer(place))),
+                                 words(changes.front().value("value", ordered_json()))),
+                     kColumns);
   }
   return notes;
 }

@@ -9,8 +9,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "base/files.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "infer/windows/window_rules.h"
 

@@ -111,7 +111,11 @@ uintmax_t MeasurementStore::read() {
   std::string line;
   while (std::getline(input, line) && !input.eof()) {  // the last line of a killed evaluation may be cut off
     if (done == 0) {
-      if (line != header_) return done;
+      if (line != header_) {
+        log_warning("{}: other options, models, processor or program: what was measured before is measured again",
+                    file_.string());
+        return done;
+      }
     } else {
       nlohmann::json entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (!entry.is_object() || !entry.contains("name") || !entry.contains("measured")) {

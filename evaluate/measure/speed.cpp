@@ -10,17 +10,10 @@
 namespace draftsmith::evaluate {
 namespace {
 
-double percentile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
-}
-
 Percentiles percentiles_of(std::vector<double> values) {
   if (values.empty()) return {};
   std::ranges::sort(values);
-  return {percentile(values, 0.5), percentile(values, 0.95), percentile(values, 0.99)};
+  return {metrics::percentile(values, 0.5), metrics::percentile(values, 0.95), metrics::percentile(values, 0.99)};
 }
 
 }  // namespace

@@ -84,7 +84,9 @@ infer::StepCosts median_costs(std::span<const infer::StepCosts> measured) {
   costs.draft = median(draft);
   const auto medians = [&](std::vector<double> infer::StepCosts::*times) {
     std::vector<double> all;
-    for (size_t i = 0; i < (measured.front().*times).size(); ++i) {
+    size_t size = (measured.front().*times).size();  // less where a setting with a longer window has failed since
+    for (const infer::StepCosts& one : measured) size = std::min(size, (one.*times).size());
+    for (size_t i = 0; i < size; ++i) {
       std::vector<double> one;
       for (const infer::StepCosts& costs_of_line : measured) one.push_back((costs_of_line.*times).at(i));
       all.push_back(median(one));
@@ -171,7 +173,8 @@ class TaskTiming {
   void time_turn(const Turn& turn, const TimedSettings& settings, int64_t round) {
     const MeasurementStore::Name name = name_of(turn, round);
     const nlohmann::json* known = store_.find(name);
-    const auto is_known = [&](const Setting* setting) { return known->contains(measured_name(*setting)); };
+    const auto is_known = [&](const Setting* one) { return failed(*one) || known->contains(measured_name(*one)); };
+    if (known != nullptr && !std::ranges::all_of(settings, is_known)) warm_up();  // what failed may fail again
     if (known == nullptr || !std::ranges::all_of(settings, is_known)) {
       warm_up();
       store_.add(name, times_of(turn, settings, round));

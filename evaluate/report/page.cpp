@@ -1,6 +1,5 @@
 // A suite's report as one HTML file: text and tables, then D3 and scripts that draw the plots as wide as the window,
 // sort and filter.
-#include <algorithm>
 #include <sstream>
 
 #include <fmt/format.h>

@@ -33,8 +33,7 @@ double speedup_of(const SettingResult* setting) {
 
 // Returns whether the interval says that the setting is faster than its baseline.
 bool is_faster(const SettingResult& setting) {
-  const Ratio& speedup = setting.speed.speedup;
-  return std::isfinite(speedup.interval.low) ? speedup.interval.low > 1 : speedup.value > 1;
+  return setting.speed.speedup.interval.low > 1;  // false of an unknown interval
 }
 
 std::string times(const SettingResult& setting) {
@@ -85,12 +84,16 @@ Best best_settings(const TaskResult& task, const metrics::Metric& style) {
 
 }  // namespace
 
-bool counts(const SettingResult& setting, const TaskResult& task) {
+bool is_compared(const SettingResult& setting) {
   const auto rule = setting.params.find("window_rule");
   if (rule != setting.params.end() && *rule == "oracle") return false;  // knows the output: nobody can decode with it
   const double speedup = setting.speed.speedup.value;
-  return setting.baseline == task.baseline.name && setting.name != task.baseline.name && !setting.repeats &&
-         !setting.failed_lines && std::isfinite(speedup) && speedup > 0;
+  return setting.name != setting.baseline && !setting.repeats && !setting.failed_lines && std::isfinite(speedup) &&
+         speedup > 0;
+}
+
+bool counts(const SettingResult& setting, const TaskResult& task) {
+  return setting.baseline == task.baseline.name && is_compared(setting);
 }
 
 bool loses_little(const SettingResult& setting, const metrics::Metric& score) {

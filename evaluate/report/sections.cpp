@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "evaluate/measure/machine_load.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 
@@ -81,8 +81,7 @@ bool known(const metrics::Interval& interval) {
 // Returns a number with its interval: "1.93 ±0.02", on pages "1.93 [1.91, 1.95]".
 std::string with_interval(double value, const metrics::Interval& interval, int digits, Form form) {
   const std::string text = fixed(value, digits);
-  if (text.empty()) return text;
-  if (!known(interval)) return form == Form::kFull ? text : "";
+  if (text.empty() || !known(interval)) return text;
   if (form == Form::kBrief) return fmt::format("{} ±{:.{}f}", text, (interval.high - interval.low) / 2, digits);
   return fmt::format("{} [{:.{}f}, {:.{}f}]", text, interval.low, digits, interval.high, digits);
 }
@@ -376,8 +375,11 @@ std::string settings_caption(const TaskResult& task, Form form) {
 std::vector<const SettingResult*> leading_settings(const TaskResult& task) {
   const auto metric = metric_of(task);
   std::vector<const SettingResult*> best;
-  for (const SettingResult& setting : task.settings) {
-    if (counts(setting, task)) best.push_back(&setting);
+  for (const bool common : {true, false}) {  // rows that all have baselines of their own stand beside these
+    for (const SettingResult& setting : task.settings) {
+      if (common ? counts(setting, task) : is_compared(setting)) best.push_back(&setting);
+    }
+    if (!best.empty()) break;
   }
   std::ranges::stable_sort(best, std::greater(), [&](const auto* setting) {
     return std::pair(loses_little(*setting, *metric), setting->speed.speedup.value);
@@ -386,7 +388,10 @@ std::vector<const SettingResult*> leading_settings(const TaskResult& task) {
   std::erase_if(best, [&](const auto* setting) { return !kinds.insert(kind_of(*setting)).second; });
   best.resize(std::min<size_t>(best.size(), 11));
   std::vector<const SettingResult*> rows = task.rows();
-  std::erase_if(rows, [&](auto* row) { return row != &task.baseline && std::ranges::find(best, row) == best.end(); });
+  std::erase_if(rows, [&](const SettingResult* row) {
+    const auto needs = [&](const SettingResult* one) { return one == row || one->baseline == row->name; };
+    return row != &task.baseline && std::ranges::none_of(best, needs);
+  });
   return rows;
 }
 

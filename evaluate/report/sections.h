@@ -95,7 +95,9 @@ struct ShownSettings {
 // Returns the settings that `shown` holds for, the baseline included, at most `limit` and then the fastest.
 ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*shown)(const SettingResult& setting));
 
-// Returns whether headlines speak of a setting: it has the task's own baseline, no failed lines and no oracle.
+// Returns whether a setting was compared with another one: it has no failed lines, no repeated ones and no oracle.
+bool is_compared(const SettingResult& setting);
+// Returns whether headlines speak of a setting: it was compared with the task's own baseline.
 bool counts(const SettingResult& setting, const TaskResult& task);
 // Returns whether a setting is lossless, or loses at most one point.
 bool loses_little(const SettingResult& setting, const metrics::Metric& score);

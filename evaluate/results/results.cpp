@@ -288,17 +288,36 @@ Results results_from_json(const ordered_json& json, const std::string& where) {
                      .hint = "evaluate again"});
   }
   ResultsReader reader;
-  try {
-    Results results;
-    reader.read(json, results);
-    return results;
-  } catch (const ordered_json::exception& error) {
+  const auto refuse = [&](const std::string& found) {
     throw UserError({.where = where,
                      .what = fmt::format("is no results.json: wrong value of {}", fmt::join(reader.place, ".")),
                      .expected = "a value as evaluations write it",
-                     .found = error.what(),
+                     .found = found,
                      .hint = "evaluate again"});
+  };
+  Results results;
+  try {
+    reader.read(json, results);
+  } catch (const ordered_json::exception& error) {
+    refuse(error.what());
   }
+  for (const TaskResult& task : results.tasks) {
+    for (const SettingResult* row : task.rows()) {
+      reader.place = {"tasks", task.name, row->name, "params"};
+      const auto is_text = [&](const char* key) {
+        return value_of(row->params, key).is_string() || !row->params.contains(key);
+      };
+      if (!row->params.is_object() || !is_text("drafter") || !is_text("model")) refuse(brief(row->params));
+    }
+  }
+  for (const EngagementResult& curve : results.engagement) {
+    reader.place = {"engagement", curve.name};
+    const auto is_scored = [&](const EngagementPoint& point) {
+      return curve.large.scores.empty() || point.quality.find(curve.large.scores.front().name) != nullptr;
+    };
+    if (!std::ranges::all_of(curve.points, is_scored)) refuse("a point without the large model's first score");
+  }
+  return results;
 }
 
 Results load_results(const std::filesystem::path& file) {

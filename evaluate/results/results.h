@@ -14,7 +14,7 @@
 
 #include "evaluate/measure/speed.h"
 #include "infer/forced/match_rates.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 

@@ -1,6 +1,4 @@
 // Scores of a task's outputs, of engagement curves, and choices of settings by scores and speed.
-#include "metrics/scoring.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,6 +17,7 @@
 #include "evaluate/results/summary.h"
 #include "evaluate/suite/tasks.h"
 #include "infer/engagement.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -111,7 +110,7 @@ std::optional<std::string> metric_warning(const MeasuredTask& measured) {
 }
 
 metrics::ResamplingOptions resampling_of(const SuiteOptions& options) {
-  return {.resamples = options.resamples, .seed = options.seed, .confidence = 0.95};
+  return {.resamples = options.resamples, .seed = options.seed};
 }
 
 Quality quality_of(const metrics::Metric& metric, const metrics::LineStatistics& own,

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "base/sha256.h"
+#include "base/files.h"
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/windows/window_rules.h"
 #include "model/models/router.h"
@@ -95,7 +95,7 @@ void take_processors(const DecodeOptions& from, DecodeOptions& decode) {
 
 // Returns the options with defaults of sampling. A model's own settings would make models incomparable.
 DecodeOptions with_defaults(DecodeOptions decode) {
-  if (!decode.samples_by_default()) return decode;
+  if (!decode.samples_by_default() && decode.temperature.value_or(0) == 0) return decode;
   DecodeOptions plain;
   plain.temperature = 1;
   plain.top_k = 0;
@@ -231,7 +231,7 @@ bool compares_with_own_greedy(const Setting& setting) {
 }
 
 std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
-  const std::vector<DecodeOptions> points = grid.lists.combinations(with_defaults(grid.decode));
+  const std::vector<DecodeOptions> points = grid.lists.combinations(grid.decode);
   const std::vector<std::string> none{""};
   std::vector<Setting> settings;
   for (const std::string& drafter : grid.drafter.empty() ? none : grid.drafter) {
@@ -239,7 +239,7 @@ std::vector<Setting> expand_grid(const SettingGrid& grid, int64_t batch_size) {
       Setting& setting = settings.emplace_back();
       setting.model = grid.model;
       setting.drafter = drafter;
-      setting.decode = point;
+      setting.decode = with_defaults(point);
       if (point.batch_size == batch_size) setting.decode.batch_size.reset();
       setting.choose_on = grid.choose_on;
       setting.max_drop = grid.max_drop;

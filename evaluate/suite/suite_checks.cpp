@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "data/datasets/datasets.h"
 #include "data/text/readers.h"
 #include "evaluate/suite/setting_grid.h"
 #include "evaluate/suite/suite_options.h"
@@ -299,12 +300,14 @@ void check_chat(const TaskOptions& task, const std::string& where, Problems& pro
 
 // Requires as many references as sources, of files that are there already.
 void check_lines(const TaskOptions& task, const std::string& where, Problems& problems) {
-  const auto is_there = [](const std::filesystem::path& file) { return std::filesystem::is_regular_file(file); };
-  if (task.references.empty() || !is_there(task.source)) return;
-  const int64_t lines = data::count_lines(task.source);
+  const auto lines_of = [](const std::filesystem::path& file) {
+    const std::filesystem::path real = data::real_path(file.string());
+    return std::filesystem::is_regular_file(real) ? data::count_lines(real) : -1;
+  };
+  const int64_t lines = task.references.empty() ? -1 : lines_of(task.source);
   for (const auto& file : task.references) {
-    const int64_t references = is_there(file) ? data::count_lines(file) : lines;
-    if (references == lines) continue;
+    const int64_t references = lines_of(file);
+    if (references == lines || references < 0 || lines < 0) continue;
     problems.add({where + ".references",
                   fmt::format("the task has {} references than sources", references < lines ? "fewer" : "more"),
                   fmt::format("{} lines, as in {}", lines, task.source.string()),

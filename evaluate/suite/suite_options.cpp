@@ -1,7 +1,6 @@
 #include "evaluate/suite/suite_options.h"
 
 #include <algorithm>
-#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -22,7 +22,7 @@
 #include "infer/decode_options.h"
 #include "infer/drafters/registry.h"
 #include "infer/forced/match_rates.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 
 namespace draftsmith::evaluate {
 

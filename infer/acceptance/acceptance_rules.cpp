@@ -86,11 +86,7 @@ Judgement judge_rows(const Verification& verification, bool overlap, const Judge
   return judgement;
 }
 
-}  // namespace
-
 // ---- Rules
-
-namespace {
 
 // Slack of the greedy rules that keep the target's own choices alone.
 constexpr double kOwnChoices = -std::numeric_limits<double>::infinity();
@@ -117,14 +113,6 @@ Judgement judge_greedily(const Verification& verification, double slack) {
   });
 }
 
-}  // namespace
-
-Judgement ExactAcceptance::judge(const Verification& verification) {
-  return judge_greedily(verification, kOwnChoices);
-}
-
-namespace {
-
 template <class T>
 RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double* overlaps, double lenience) {
   const Row& row = in.row(b);
@@ -148,6 +136,10 @@ RowJudgement judge_by_rejection(const RowVerification<T>& in, int64_t b, double*
 }
 
 }  // namespace
+
+Judgement ExactAcceptance::judge(const Verification& verification) {
+  return judge_greedily(verification, kOwnChoices);
+}
 
 Judgement RejectionAcceptance::judge_tensors(const Verification& verification) const {
   const int64_t window = verification.tokens.size(1);

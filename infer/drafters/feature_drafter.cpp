@@ -117,13 +117,10 @@ void FeatureDrafter::prefill(const DraftBegin& begin) {
     repeat_rows(*state_, begin.samples);
   }
   // The last token's state is the prompt's last one; before a first token there is none.
+  std::vector<int64_t> prompt;
+  for (size_t b = 0; b < last.size(); ++b) prompt.push_back(static_cast<int64_t>(b / samples));
   std::vector<at::Tensor> states;
-  for (const at::Tensor& hidden : begin.prompt_hidden) {
-    std::vector<int64_t> place, prompt;
-    for (size_t b = 0; b < last.size(); ++b) prompt.push_back(static_cast<int64_t>(b / samples));
-    for (const int64_t length : last) place.push_back(length);
-    states.push_back(last_of(selected(hidden, prompt), place));
-  }
+  for (const at::Tensor& hidden : begin.prompt_hidden) states.push_back(last_of(selected(hidden, prompt), last));
   unread_ = inputs_of(begin.rows, last, ones, states);
 }
 

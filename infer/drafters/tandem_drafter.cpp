@@ -41,6 +41,7 @@ void TandemDrafter::encode(const DraftBegin& begin) {
 }
 
 void TandemDrafter::prefill(const DraftBegin& begin) {
+  secondary_.give_back(std::move(state_));
   const int64_t capacity = capacity_within(secondary_.info(), begin.capacity);
   if (secondary_.info().encoder_decoder) {
     state_ = transformer_state(secondary_.begin(encoder_, capacity, begin.samples));
@@ -142,8 +143,7 @@ class ForcedReader {
     const bool encodes = target.info().encoder_decoder;
     int64_t capacity = 1;
     for (size_t b = 0; b < rows_.size(); ++b) {
-      rows_[b].tokens = encodes ? std::vector<int64_t>{target.info().decoder_start} : texts.sources[b];
-      rows_[b].prefix = rows_[b].length();
+      rows_[b] = row_before_output(texts.sources[b], encodes, target.info().decoder_start);
       capacity = std::max(capacity, rows_[b].length() + std::ssize(outputs_[b]));
     }
     const model::TokenBatch nothing;

@@ -20,6 +20,7 @@ class TandemDrafter : public Drafter {
   // `secondary` must be a Tandem secondary of the decoding loop's target and outlive the drafter. `vocabulary` is the
   // target's: logits have this width, whatever ids pad the secondary's. 0: the secondary's own.
   explicit TandemDrafter(model::TransformerModel& secondary, int64_t vocabulary = 0);
+  ~TandemDrafter() override { secondary_.give_back(std::move(state_)); }
 
   DrafterTraits traits() const override { return traits_of(DrafterKind::kTandem); }
   // Projects the target's encoder states (encoder-decoder).

@@ -8,20 +8,17 @@
 namespace draftsmith::infer {
 namespace {
 
-int64_t decoder_start(const GenerationModels& models) {
-  return models.generation ? models.generation->decoder_start : models.target->info().decoder_start;
-}
-
 // Returns the rows of the outputs as decoding has them before the next token. Without a limit of its own, decoding may
 // go on for long.
 std::vector<Row> rows_of(const Generator& generator, const GenerationModels& models, const ForcedBatch& texts) {
   constexpr int64_t kNoLimit = int64_t{1} << 40;
+  const model::ModelInfo& info = models.target->info();
+  const std::optional<int64_t> bos = models.settings().bos;
   std::vector<Row> rows;
   for (size_t b = 0; b < texts.sources.size(); ++b) {
     std::vector<int64_t> source = texts.sources[b];
-    if (source.empty() && models.generation && models.generation->bos) source = {*models.generation->bos};
-    Row& row =
-        rows.emplace_back(row_before_output(source, models.target->info().encoder_decoder, decoder_start(models)));
+    if (source.empty() && bos) source = {*bos};
+    Row& row = rows.emplace_back(row_before_output(source, info.encoder_decoder, info.decoder_start));
     row.tokens.insert(row.tokens.end(), texts.outputs[b].begin(), texts.outputs[b].end());
     row.limit = generator.options().max_new_tokens.value_or(kNoLimit);
   }
@@ -37,9 +34,7 @@ at::Tensor next_logits(const GenerationModels& models, const std::vector<Row>& r
     sources.emplace_back(input.begin(), input.end());
     outputs.emplace_back(row.tokens.begin() + row.prefix, row.tokens.end()).push_back(0);
   }
-  ForcedBatch batch{sources, outputs};
-  batch.decoder_start = decoder_start(models);
-  TeacherForcing forcing(*models.target, batch);
+  TeacherForcing forcing(*models.target, {sources, outputs});
   const int64_t at_once = forcing.positions_at_once();
   std::vector<at::Tensor> wanted(rows.size());
   for (int64_t done = 0; done < forcing.longest(); done += at_once) {

@@ -52,12 +52,10 @@ class MatchPass {
       const model::ExitShape* exit = exits_ == nullptr ? nullptr : exits_->find(layer);
       if (exit != nullptr && (exit->head != model::ExitHead::kShared || exit->own_norm)) add_reader(layer, true);
     }
-    if (models.generation) {
-      bos_ = models.generation->bos;
-      settings_.processors = LogitsProcessors(*models.generation);
-    }
-    const auto& eos = models.generation ? models.generation->eos_ids : target_.info().eos;
-    if (models.target_tokenizer != nullptr) settings_.ids = ids_in_use(*models.target_tokenizer, eos);
+    const model::GenerationConfig settings = models.settings();
+    bos_ = settings.bos;
+    settings_.processors = LogitsProcessors(settings);
+    if (models.target_tokenizer != nullptr) settings_.ids = ids_in_use(*models.target_tokenizer, settings.eos_ids);
   }
 
   // Counts the tokens of a batch of outputs.

@@ -51,8 +51,7 @@ TeacherForcing::TeacherForcing(model::LanguageModel& model, const ForcedBatch& b
   int64_t capacity = 1;
   for (size_t b = 0; b < rows.size(); ++b) {
     const auto& output = batch.outputs[b];
-    const int64_t start = batch.decoder_start.value_or(model.info().decoder_start);
-    rows[b].tokens = model.info().encoder_decoder ? std::vector<int64_t>{start} : batch.sources[b];
+    rows[b] = row_before_output(batch.sources[b], model.info().encoder_decoder, model.info().decoder_start);
     if (rows[b].tokens.empty()) throw std::logic_error("teacher forcing needs a prompt");
     inputs_.push_back({rows[b].tokens.back()});
     if (!output.empty()) inputs_[b].insert(inputs_[b].end(), output.begin(), output.end() - 1);

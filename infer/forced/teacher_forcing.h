@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,7 +57,6 @@ struct ForcedBatch {
   std::span<const std::vector<int64_t>> outputs;  // one for each source
   std::vector<int64_t> hidden_layers = {};        // of model::StepInput, wanted beside the logits
   model::Logits logits = model::Logits::kAll;     // kNone: hidden states alone
-  std::optional<int64_t> decoder_start = {};      // encoder-decoder: the start token; absent: ModelInfo's
 };
 
 // Texts that a model has positions for.

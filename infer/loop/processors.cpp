@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -193,8 +192,10 @@ struct LogitEdits {
 
 void add_repetitions(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
   if (settings.repetition_penalty != 1) {
-    const std::set<int64_t> distinct(position.tokens.begin(), position.tokens.end());
-    position.add_to(edits.penalised, std::vector<int64_t>(distinct.begin(), distinct.end()));
+    std::vector<int64_t> distinct = position.tokens;
+    std::ranges::sort(distinct);
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    position.add_to(edits.penalised, distinct);
   }
   const int64_t n = settings.no_repeat_ngram_size;
   if (n > 0) position.add_to(edits.banned, completions(position.tokens, n));

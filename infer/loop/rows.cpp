@@ -179,15 +179,18 @@ StopStringMatcher::StopStringMatcher(std::shared_ptr<const std::vector<std::stri
 
 bool StopStringMatcher::add(int64_t token) {
   if (token < 0 || token >= tokenizer_.vocabulary()) return false;
-  const std::string added = decoder_.push(static_cast<int32_t>(token));
-  if (added.empty()) return false;
-  const size_t known = tail_.size();
-  tail_ += added;
+  const auto id = static_cast<int32_t>(token);
+  // A special token has no text, but may be a stop string, as in Transformers.
+  if (tokenizer_.text_piece(id).text.empty() && std::ranges::count(*strings_, tokenizer_.piece(id)) > 0) return true;
+  tail_ += decoder_.push(id);
+  const std::string text = tail_ + decoder_.held();
   const bool found = std::ranges::any_of(*strings_, [&](const std::string& stop) {
-    const size_t first = known >= stop.size() ? known - stop.size() + 1 : 0;  // the match ends in the added text
-    return tail_.find(stop, first) != std::string::npos;
+    const size_t first = searched_ >= stop.size() ? searched_ - stop.size() + 1 : 0;  // the match ends in the new text
+    return text.find(stop, first) != std::string::npos;
   });
-  tail_.erase(0, tail_.size() - std::min(tail_.size(), longest_ - 1));
+  const size_t before = tail_.size() - std::min(tail_.size(), longest_ - 1);
+  tail_.erase(0, before);
+  searched_ = text.size() - before;
   return found;
 }
 

@@ -41,8 +41,9 @@ class StopStringMatcher {
   std::shared_ptr<const std::vector<std::string>> strings_;
   const data::Tokenizer& tokenizer_;
   data::StreamDecoder decoder_;
-  size_t longest_ = 0;  // bytes of the longest stop string
-  std::string tail_;    // the text's last longest_ - 1 bytes
+  size_t longest_ = 0;   // bytes of the longest stop string
+  std::string tail_;     // the text's last longest_ - 1 bytes
+  size_t searched_ = 0;  // bytes of `tail_` and of what the decoder held behind it
 };
 
 // Attributes the time between calls of enter() to phases. On a GPU it records events, so timing adds no

@@ -261,10 +261,6 @@ struct Sum {
   DRAFTSMITH_AVX512 Floats operator()(Floats a, Floats b) const { return a + b; }
 };
 
-DRAFTSMITH_AVX512 inline Floats vector_at(const float* x, int64_t i) {
-  return _mm512_loadu_ps(x + i * kLanes);
-}
-
 DRAFTSMITH_AVX512 inline void softmax_row_avx512(float* x, int64_t columns) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const int64_t whole = columns / kLanes * kLanes;

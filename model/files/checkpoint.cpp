@@ -149,13 +149,13 @@ void write_tokenizer(const fs::path& tokenizer, const TransformerConfig& config,
   }
   const bool pieces = name == "spiece.model" || name == "tokenizer.model";
   const bool copied = fs::exists(directory / kSettings);
-  ordered_json settings = ordered_json::object();
-  if (copied) settings = load_json(directory / kSettings);
-  if (!copied && pieces) settings = settings_for(config);
-  // A class that stands in the model's configuration alone is not in ours.
+  // A class that stands in the model's configuration alone is not in ours; its own settings hold.
   const fs::path file = tokenizer.parent_path() / kConfig;
   const json model = fs::is_regular_file(file) ? load_json(file) : json();
   const json named = model.is_object() ? model.value("tokenizer_class", json()) : json();
+  ordered_json settings = ordered_json::object();
+  if (copied) settings = load_json(directory / kSettings);
+  if (!copied && pieces && !named.is_string()) settings = settings_for(config);
   const bool lacks = named.is_string() && !(copied && settings.contains("tokenizer_class"));
   if (lacks) settings["tokenizer_class"] = named;
   if (lacks || (!copied && pieces)) write_json(directory / kSettings, settings);

@@ -13,7 +13,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "model/cpu/packed_weights.h"
 #include "model/layers/parameter_source.h"
 #include "model/transformer/draft_vocabulary.h"

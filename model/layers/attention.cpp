@@ -104,10 +104,6 @@ at::Tensor norm_of_heads(const NormLayer& norm, const at::Tensor& x) {
   return norm(x.unflatten(-1, {x.size(-1) / width, width})).flatten(-2).to(x.scalar_type());
 }
 
-}  // namespace
-
-namespace {
-
 at::Tensor rotated_heads(const at::Tensor& heads, int64_t width, const ScoreBias& bias) {
   return bias.rotary.positions() > 0 ? rotate_sequence(heads, width, bias.rotary) : heads;
 }

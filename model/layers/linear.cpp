@@ -57,14 +57,6 @@ bool by_rows(const at::Tensor& table) {
   return !sums.defined() || (sums.is_contiguous() && sums.scalar_type() == at::kFloat && !sums.requires_grad());
 }
 
-}  // namespace
-
-at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids) {
-  return by_rows(table) ? Embedded::apply(table, ids) : at::embedding(table, ids);
-}
-
-namespace {
-
 at::Tensor converted(const at::Tensor& x, const at::Tensor& weight) {
   if (x.scalar_type() == weight.scalar_type() || at::autocast::is_autocast_enabled(x.device().type())) {
     return x;
@@ -78,6 +70,10 @@ bool decodes_on_device(const at::Tensor& x) {
 }
 
 }  // namespace
+
+at::Tensor embedded(const at::Tensor& table, const at::Tensor& ids) {
+  return by_rows(table) ? Embedded::apply(table, ids) : at::embedding(table, ids);
+}
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   const at::Tensor input = converted(x, weight_);

@@ -9,6 +9,7 @@
 
 #include "base/device.h"
 #include "base/device_kernels.h"
+#include "base/device_tensors.h"
 #include "base/operators.h"
 #include "model/layers/rms_norm.h"
 
@@ -25,10 +26,6 @@ DeviceKernels* kernels_of(at::ScalarType type) {
                                     DeviceKernels(linear_rows_source(at::kHalf))};
   const auto found = std::ranges::find(kLinearRowsTypes, type);
   return found == std::end(kLinearRowsTypes) ? nullptr : &kernels[found - std::begin(kLinearRowsTypes)];
-}
-
-const void* pointer(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
 bool is_aligned(const at::Tensor& rows) {
@@ -135,10 +132,10 @@ std::optional<at::Tensor> rows_by_kernel(const at::Tensor& x, const InputNorm& n
   at::Tensor y = at::empty(shape, in.options());
   const at::Tensor added = residual.defined() ? residual.contiguous() : residual;
   kernels->launch(kernel, in.device(), {static_cast<unsigned>(chosen.blocks)}, {static_cast<unsigned>(chosen.threads)},
-                  pointer(in), pointer(norm.weight), static_cast<float>(norm.epsilon), pointer(layer.weight),
-                  pointer(layer.bias), pointer(up.weight), pointer(up.bias), pointer(added), y.mutable_data_ptr(),
-                  static_cast<int>(rows), static_cast<int>(in.size(-1)), static_cast<int>(outputs),
-                  static_cast<int>(then));
+                  data_or_null(in), data_or_null(norm.weight), static_cast<float>(norm.epsilon),
+                  data_or_null(layer.weight), data_or_null(layer.bias), data_or_null(up.weight), data_or_null(up.bias),
+                  data_or_null(added), y.mutable_data_ptr(), static_cast<int>(rows), static_cast<int>(in.size(-1)),
+                  static_cast<int>(outputs), static_cast<int>(then));
   return y;
 }
 

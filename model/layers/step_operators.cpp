@@ -7,6 +7,7 @@
 
 #include "base/device.h"
 #include "base/device_kernels.h"
+#include "base/device_tensors.h"
 #include "base/operators.h"
 #include "model/cpu/row_operations.h"
 
@@ -97,10 +98,6 @@ StepKernel find_step_kernel(const char* name, const at::Tensor& of) {
 
 bool same_type(const at::Tensor& a, const at::Tensor& b) {
   return !b.defined() || a.scalar_type() == b.scalar_type();
-}
-
-const void* data_or_null(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
 int narrow_int(int64_t value) {

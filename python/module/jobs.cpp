@@ -16,7 +16,7 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/report/report.h"
 #include "evaluate/suite/suite_options.h"
-#include "metrics/scoring.h"
+#include "metrics/metric.h"
 #include "python/module/module.h"
 #include "recipes/pipeline.h"
 #include "recipes/stage.h"

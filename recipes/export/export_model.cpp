@@ -1,6 +1,5 @@
 #include "recipes/export/export_model.h"
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <set>

@@ -1,11 +1,11 @@
 #include "recipes/import/import_gguf.h"
 
 #include <cstdint>
-#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/logging.h"
 #include "base/signals.h"
 #include "data/tokenizers/tokenizer.h"
@@ -48,6 +48,12 @@ void import_gguf(const fs::path& file, const fs::path& directory) {
       script.ask({{"tensor", tensor}});
     }
   });
+}
+
+std::filesystem::path imported_gguf(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  const std::filesystem::path directory = folder / (file.stem().string() + "-" + sha256_file(file).substr(0, 8));
+  if (!std::filesystem::exists(directory)) import_gguf(file, directory);
+  return directory;
 }
 
 }  // namespace draftsmith::recipes

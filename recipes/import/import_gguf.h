@@ -15,6 +15,9 @@ namespace draftsmith::recipes {
 // read, a missing Python package and a full disk; Interrupted.
 void import_gguf(const std::filesystem::path& file, const std::filesystem::path& directory);
 
+// Returns the directory in `folder` of a file with this content; imports it unless an earlier call did.
+std::filesystem::path imported_gguf(const std::filesystem::path& file, const std::filesystem::path& folder);
+
 // What CMake embeds: the parts of the script, in order.
 std::span<const EmbeddedText> import_texts();
 

@@ -17,6 +17,7 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/random.h"
@@ -107,21 +108,31 @@ std::vector<int64_t> before_prompt(const PromptsOptions& options, const data::To
   return {ids.begin(), ids.end()};
 }
 
-// Lets the model write until there are `wanted` prompts, or four times as many attempts were made. A killed run begins
-// anew: answers take much longer.
-void write_own(const PromptsOptions& options, const Execution& execution, size_t wanted, PromptList& list) {
+// Lets the model write until there are `wanted` prompts, or four times as many attempts were made; goes on with those
+// of a run that ended before.
+void write_own(const PromptsOptions& options, const StageContext& run, size_t wanted, PromptList& list) {
   const infer::LoadedModel loaded = infer::load_model_directory(
-      options.model, {.device = choose_device(execution.device), .dtype = parse_dtype(options.dtype)});
+      options.model, {.device = choose_device(run.execution.device), .dtype = parse_dtype(options.dtype)});
   const data::Tokenizer& tokenizer = infer::tokenizer_of(loaded, "prompts are text");
   DecodingOptions decode;
   decode.temperature = 1;
   decode.max_new_tokens = options.chat ? 64 : 16;  // without a template, a prompt is the beginning of a text
   infer::Generator generator(loaded.alone(), decode.decoding("sample"));
   const std::vector<std::vector<int64_t>> starts(256, before_prompt(options, tokenizer));
-  Progress progress(
-      {.style = execution.progress(), .title = "prompts", .unit = "prompts", .total = static_cast<int64_t>(wanted)});
-  const LongWork work("run the recipe again to write the prompts from the beginning", [&] { progress.tick(); });
-  for (size_t tried = 0; list.prompts.size() < wanted && tried < 4 * wanted + starts.size(); tried += starts.size()) {
+  const fs::path file = run.directory / "written.json";
+  size_t tried = 0;
+  if (fs::exists(file)) {
+    const nlohmann::json written = load_json(file);
+    tried = written.at("tried").get<size_t>();
+    for (const auto& prompt : written.at("prompts")) list.add(prompt.get<std::string>());
+  }
+  Progress progress({.style = run.execution.progress(),
+                     .title = "prompts",
+                     .unit = "prompts",
+                     .total = static_cast<int64_t>(wanted),
+                     .done_before = std::ssize(list.prompts)});
+  const LongWork work("run the recipe again to go on with the prompts", [&] { progress.tick(); });
+  while (list.prompts.size() < wanted && tried < 4 * wanted + starts.size()) {
     const auto results = generator.generate(starts, tried);
     infer::throw_if_failed(results);
     const size_t before = list.prompts.size();
@@ -131,6 +142,8 @@ void write_own(const PromptsOptions& options, const Execution& execution, size_t
       const std::string text = replace_all(tokenizer.decode(ids), kReplacementText, "");
       if (!is_unusable(text)) list.add(text);
     }
+    tried += starts.size();
+    write_file_atomic(file, nlohmann::json{{"tried", tried}, {"prompts", list.prompts}}.dump());
     progress.advance(static_cast<int64_t>(list.prompts.size() - before));
   }
 }
@@ -142,7 +155,7 @@ void run_prompts(const PromptsOptions& options, const StageContext& run) {
   }
   const auto held_out = static_cast<size_t>(options.held_out);
   const size_t wanted = held_out + static_cast<size_t>(options.count);
-  if (options.text.empty()) write_own(options, run.execution, wanted, list);
+  if (options.text.empty()) write_own(options, run, wanted, list);
   std::vector<std::string>& all = list.prompts;
   if (all.size() <= held_out) {
     throw UserError({options.text.empty() ? options.model.string() : options.text.front().string(),
@@ -162,6 +175,7 @@ void run_prompts(const PromptsOptions& options, const StageContext& run) {
   }
   write_file_atomic(run.directory / "held_out.txt", measured);
   write_file_atomic(run.directory / "train.jsonl", trained);
+  fs::remove(run.directory / "written.json");
   log_info("  {} prompts to train on, {} to measure", end - held_out, held_out);
 }
 
@@ -270,7 +284,7 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
 }  // namespace
 
 std::vector<StageKind> starter_stages() {
-  return {make_stage_kind<PromptsOptions>("prompts", 1, run_prompts),
+  return {make_stage_kind<PromptsOptions>("prompts", 2, run_prompts),
           make_stage_kind<VerdictOptions>("verdict", 1, run_verdict)};
 }
 

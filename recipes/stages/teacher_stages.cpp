@@ -79,7 +79,7 @@ void write_missing(const StageContext& run, data::Shards& shards, const std::vec
 }
 
 struct TeacherOutputsOptions : DecodingOptions {
-  int64_t shard_examples = 2048;
+  int64_t shard_examples = 512;
   static Fields<TeacherOutputsOptions> fields();
 };
 

@@ -71,14 +71,11 @@ TEST(DeviceGpu, IndicesBeyondTheLastAreExplained) {
   EXPECT_THAT(choice_error("cuda:100"), HasSubstr("there is no such CUDA device"));
 }
 
-TEST(MatmulPrecision, HasTwoNames) {
-  set_matmul_precision("high");
-  EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
-  EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(), at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK);
-  set_matmul_precision("highest");
+TEST(Products, AreExactOnGpus) {
+  at::globalContext().setAllowTF32CuBLAS(true);
+  use_exact_products();
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
   EXPECT_NE(at::globalContext().allowBF16ReductionCuBLAS(), at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK);
-  EXPECT_THROW(set_matmul_precision("tf32"), UserError);
 }
 
 TEST(Dtype, NamesGoBothWays) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/kernel_gate.h"

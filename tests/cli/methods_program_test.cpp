@@ -98,17 +98,6 @@ TEST_F(TandemProgram, SpeedWritesThePrimarysTokensAndStandaloneTheSecondarys) {
   EXPECT_LT(stats.at("target_runs"), stats.at("drafted"));
 }
 
-TEST_F(TandemProgram, WhatDoesNotFitIsRefused) {
-  EXPECT_THAT(error("other", {"--drafter", "@same", "--method", "tandem-speed"}),
-              AllOf(HasSubstr(path("other")), HasSubstr(path("primary"))));
-  EXPECT_THAT(error("same", {}), HasSubstr("Tandem"));
-  EXPECT_THAT(error("primary", {"--drafter", "@other", "--method", "tandem"}),
-              HasSubstr("drafter is a Tandem secondary"));
-  EXPECT_THAT(
-      error("primary", {"--drafter", "@same", "--method", "tandem", "--free-token=false", "--window-rule", "fallback"}),
-      HasSubstr("may end before its first token"));
-}
-
 // Models of block prediction and deep Tandems.
 TEST_F(MethodsProgram, ModelsOfBlocksDecodeAloneDraftAndAreDraftedFor) {
   model::TransformerConfig config = model::tiny_llama(2);
@@ -126,8 +115,6 @@ TEST_F(MethodsProgram, ModelsOfBlocksDecodeAloneDraftAndAreDraftedFor) {
     EXPECT_EQ(generate(model, {"--method", "assisted", "--drafter", "@plain"}, prompts).out, alone.out) << model;
     EXPECT_EQ(generate("plain", {"--method", "assisted", "--drafter", "@" + model}, prompts).out, plain) << model;
   }
-  EXPECT_THAT(error("blocks", {}, "5 6 7 8\n5 6\n"),
-              AllOf(HasSubstr("input 2"), HasSubstr("at least 4 tokens"), HasSubstr("2 tokens")));
   EXPECT_THAT(error("deep", {"--method", "ppd"}, prompts), HasSubstr("a transformer"));
 }
 
@@ -158,8 +145,6 @@ TEST_F(MethodsProgram, DraftersShareTheirTargetsEncoder) {
   EXPECT_THAT(run_program({"inspect", path("small")}).out,
               AllOf(HasSubstr("DraftsmithSharedEncoderT5ForConditionalGeneration"),
                     HasSubstr("reads its target's states, width 64"), HasSubstr("../target, sha256")));
-  EXPECT_THAT(run_program({"export", "--model", path("small"), "--out", path("exported")}).err,
-              HasSubstr("is a model of another kind"));
 }
 
 class RouterProgram : public MethodsProgram {
@@ -226,18 +211,6 @@ TEST_F(InsideProgram, EarlyExitDraftsWithTheModelsOwnExits) {
   EXPECT_NE(objects("plain", second).front().at("ids"), own.at("ids"));  // layer 2 is read by the model's head
   second.insert(second.end(), {"--exits", "@exits/draftsmith/exits"});
   EXPECT_EQ(objects("plain", second).front().at("ids"), own.at("ids"));  // "plain" is the same model
-}
-
-TEST_F(InsideProgram, WhatDoesNotFitIsSaidBeforeAnyWork) {
-  EXPECT_THAT(error("plain", {"--method", "early-exit", "--exit-layer", "5"}),
-              AllOf(HasSubstr("from 1 to 4"), HasSubstr("exit layer 5"), HasSubstr(path("plain"))));
-  EXPECT_THAT(error("plain", {"--method", "assisted", "--drafter", "exit:x"}), HasSubstr("exit:N"));
-  EXPECT_THAT(error("plain", {"--method", "calm", "--exit-threshold", "1.5"}), HasSubstr("exit-threshold"));
-  EXPECT_THAT(error("plain", {"--method", "ppd", "--early-layer", "1"}), HasSubstr("a layer from 2 to 3"));
-  EXPECT_THAT(error("plain", {"--method", "early-exit", "--exits", "@nothing"}), HasSubstr(path("nothing")));
-  EXPECT_THAT(error("plain", {"--method", "early-exit", "--exits", "@other/draftsmith/exits"}),
-              AllOf(HasSubstr(model::model_hash(path("plain")).substr(0, 12)),
-                    HasSubstr(model::model_hash(path("other")).substr(0, 12))));
 }
 
 TEST_F(InsideProgram, FlagsWithoutEffectAreWarnedOf) {

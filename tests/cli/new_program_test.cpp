@@ -37,10 +37,14 @@ class NewProgram : public testing::Test {
     data::train_tokenizer(lines, {.vocabulary = 60, .exact_size = false}, path("spiece.model"));
     const int64_t vocabulary = data::load_tokenizer(path("spiece.model"))->vocabulary();
     save("t5", model::t5_config({.vocabulary = vocabulary, .encoder_layers = 2, .decoder_layers = 4}));
+    save("madlad", model::t5_config({.vocabulary = vocabulary + 1, .encoder_layers = 2, .decoder_layers = 4}));
+    write_text(path("madlad/spiece.model"),
+               read_file(path("spiece.model")) + std::string("\x0a\x0e\x0a\x05<2fr>\x15\0\0\0\0\x18\x04", 16));
     model::TransformerConfig llama = model::llama_config({.vocabulary = vocabulary, .decoder_layers = 4});
     llama.max_positions = 512;
     save("llama", llama);
     save("chat", llama);
+    save("thinking", llama);
     write_text(path("chat/chat_template.jinja"),
                "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
                "{% if add_generation_prompt %}assistant: {% endif %}");
@@ -131,6 +135,7 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
     EXPECT_THAT(out, HasSubstr("5 held-out prompts"));
     EXPECT_EQ(out.find("\nlossless ") != std::string::npos, out.find("export: ") != std::string::npos) << out;
     EXPECT_EQ(training_prompts(target + "-own").size(), 40U);
+    EXPECT_FALSE(fs::exists(path(target + "-own/prompts/written.json")));
   }
 }
 
@@ -210,6 +215,14 @@ TEST_F(NewProgram, OneTypeServesPromptsAndAnswers) {
   }
 }
 
+TEST_F(NewProgram, TheLanguageIsThatOfQuestionsAnswersAndEvaluation) {
+  const std::string out = path("french.toml");
+  ASSERT_EQ(make("madlad", {"--text", path("text.txt"), "--target-language", "fr", "--out", out}).exit_code, 0);
+  const std::string text = read_file(out);
+  EXPECT_EQ(replace_all(text, "\ntarget_language = \"fr\"\n", "").size(), text.size() - 3 * 24);
+  EXPECT_THAT(run_here({"validate", out}).out, HasSubstr("no errors"));
+}
+
 TEST_F(NewProgram, TooFewHoursGiveTheShortestRecipe) {
   const ProgramResult made = make("t5", {"--text", path("text.txt"), "--hours", "0.0001", "--out", path("hour.toml")});
   EXPECT_EQ(made.exit_code, 0) << made.err;
@@ -240,6 +253,16 @@ TEST_F(NewProgram, MistakesAreFoundBeforeAnythingLong) {
     EXPECT_THAT(error("none.gguf", {flag, "chatt", "--out", out}), HasSubstr(flag)) << "before the file is read";
   }
   EXPECT_THAT(run_here({"import", path("no\xff.gguf"), "--out", path("never")}).err, HasSubstr("is no UTF-8"));
+  EXPECT_THAT(error("t5", {"--text", path("text.txt"), "--target-language", "deu_Latn", "--out", out}),
+              HasSubstr("deu_Latn"));
+  write_text(path("thinking/chat_template.jinja"),
+             "{% for m in messages %}{{ m.content }}{% endfor %}"
+             "{% if add_generation_prompt %}<think>{% endif %}");
+  EXPECT_THAT(error("thinking", {"--out", out}), HasSubstr("does not continue its own prompt"));
+  write_text(path("recipe-alone.toml"), "[words]\nkind = \"language\"\n");
+  EXPECT_THAT(run_here({"eval", path("recipe-alone.toml")}).err, HasSubstr("draftsmith train"));
+  write_text(path("suite-alone.toml"), "model = \"t5\"\n[[task]]\nname = \"test\"\n");
+  EXPECT_THAT(run_here({"train", path("suite-alone.toml")}).err, HasSubstr("draftsmith eval"));
   EXPECT_FALSE(fs::exists(out));
 }
 

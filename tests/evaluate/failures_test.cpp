@@ -70,6 +70,16 @@ TEST_F(FailingSuite, AFailureInTimingIsOneToo) {
   EXPECT_NEAR(task.settings.back().speed.speedup.value, 2, 1e-3);
 }
 
+TEST_F(FailingSuite, ATableBesideTheSettingsMayFail) {
+  struct : FakeEngine {
+    std::vector<infer::MatchRate> match_rates(const MatchRateTable&, std::span<const Prompt>, int64_t) override {
+      throw std::runtime_error("too large");
+    }
+  } engine;
+  suite_.options.match_rates.emplace_back().name = "exits";
+  EXPECT_EQ(failure(suite_.evaluate(engine).results.tasks.front()), "match rates exits | scoring | too large\n");
+}
+
 TEST_F(FailingSuite, SettingsThatAreComparedWithAFailedOneFailToo) {
   suite_.options.run.push_back(FakeSuite::run("speculative"));
   kill(engine_, "sample", true, std::runtime_error("no luck"));

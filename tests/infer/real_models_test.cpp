@@ -1,7 +1,6 @@
-// Speculative decoding at temperature 0 and assisted generation equal greedy decoding, with real (random) T5 models:
-// token for token in fp64; in fp32 a difference is allowed only where the target's two best logits are closer than a
-// step's rounding (methods.md §3). Drafters of a pruned vocabulary are lossless too, token for token and, when
-// sampling, in distribution. Models of every family decode by all methods, with drafters that were made of them.
+// Speculative decoding at temperature 0 and assisted generation equal greedy decoding, with real (random) T5 models,
+// token for token. Drafters of a pruned vocabulary are lossless too, token for token and, when sampling, in
+// distribution. Models of every family decode by all methods in fp32, with drafters that were made of them.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -143,39 +142,6 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
   EXPECT_GT(forced.positions, 0);
   EXPECT_GE(forced.alpha, 0);
   EXPECT_LE(forced.alpha, 1);
-}
-
-// Difference of the target's two best logits for the token after `prefix`.
-double margin(model::LanguageModel& target, const Ids& source, const Ids& prefix) {
-  Ids forced = prefix;
-  forced.push_back(0);
-  const std::vector<Ids> one_source{source};
-  const std::vector<Ids> one_output{forced};
-  TeacherForcing forcing(target, {one_source, one_output});
-  const auto best = std::get<0>(forcing.next(forcing.longest()).select(1, forcing.longest() - 1).topk(2));
-  return (best.select(1, 0) - best.select(1, 1)).item<double>();
-}
-
-void expect_equal_within_rounding(const RealPair& models, const std::vector<Ids>& outputs,
-                                  const std::vector<Ids>& expected) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto [ours, theirs] =
-        std::mismatch(outputs[i].begin(), outputs[i].end(), expected[i].begin(), expected[i].end());
-    if (ours == outputs[i].end() && theirs == expected[i].end()) continue;
-    EXPECT_LT(margin(*models.target, sources()[i], {outputs[i].begin(), ours}), 2e-5) << "line " << i;
-  }
-}
-
-TEST(RealModels, SinglePrecisionDiffersOnlyWhereTheMarginIsWithinRounding) {
-  const RealPair fp32(at::kFloat);
-  const auto expected = ids_of(fp32.run(options_of("greedy")));
-  for (const char* method : {"speculative", "assisted"}) {
-    for (const int64_t window : {1, 5, 12}) {
-      for (const int64_t batch : {1, 3, 8}) {
-        expect_equal_within_rounding(fp32, ids_of(fp32.run(options_of(method, window, batch))), expected);
-      }
-    }
-  }
 }
 
 constexpr int64_t kWholeVocabulary = 24;

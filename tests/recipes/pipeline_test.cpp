@@ -174,6 +174,20 @@ TEST_F(Pipeline, AnInputOfOtherContentsRunsItsStageAgainWhateverItsTime) {
   EXPECT_FALSE(run(with_file)[0].skipped);
 }
 
+TEST_F(Pipeline, OfAFolderOtherProgramsFilesAndWorkDirectoriesAreNoInput) {
+  Recipe with_folder = recipe(1, 1);
+  const TemporaryDirectory inputs;
+  with_folder.stages[0].files = {inputs.path().string()};
+  const auto runs = [&] { return run_recipe(with_folder, {.work = inputs / "work", .execution = {}}); };
+  write_file_atomic(inputs / "data.txt", "one");
+  runs();
+  fs::create_directory(inputs / ".git");
+  write_file_atomic(inputs / ".git" / "index", "new");
+  EXPECT_TRUE(runs()[0].skipped);
+  write_file_atomic(inputs / "more.txt", "two");
+  EXPECT_FALSE(runs()[0].skipped);
+}
+
 TEST_F(Pipeline, DamagedDoneIsAnErrorThatSaysWhatToDo) {
   const fs::path directory = run(recipe(1, 1))[0].directory;
   write_file_atomic(directory / "DONE", "{}");

@@ -88,6 +88,8 @@ kind = "language"
   EXPECT_EQ(words["valid"], 7);
   EXPECT_EQ(words["test"], 5);
   EXPECT_EQ(words["seed"], 3);
+  write_file_atomic(folder_ / "inner.toml", replace_all(inner, "[defaults.language]\nvalid = 7\n", ""));
+  EXPECT_EQ(load(outer, {"defaults.language.seed=4"}).stages[0].checked.options["seed"], 4) << "no defaults there";
   const auto& more = recipe.stages[2].checked.options;
   EXPECT_EQ(more["valid"], 9);
   EXPECT_EQ(more["test"], 6);

@@ -1,7 +1,6 @@
 #include "train/trainable/exit_trainables.h"
 
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 
 #include <ATen/core/grad_mode.h>

@@ -9,6 +9,7 @@
 #include "data/corpus/prepare.h"
 #include "data/text/readers.h"
 #include "tests/data/small_tokenizer.h"
+#include "tests/data/tokenizers/tokenizer_files.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/scoped_variable.h"
@@ -17,6 +18,7 @@ namespace draftsmith::data {
 namespace {
 
 using nlohmann::ordered_json;
+using testing::ElementsAre;
 using testing::ElementsAreArray;
 
 constexpr const char* kChatMl =
@@ -237,15 +239,22 @@ TEST_F(ChatTokens, TextsOfSpecialTokensBecomeTheirIds) {
 TEST_F(ChatTokens, RepliesEndInTheFirstEndOfText) {
   std::vector<int32_t> wanted = ids("the cat");
   wanted.push_back(tokenizer_->eos());
-  EXPECT_THAT(encode_reply(*tokenizer_, "the cat</s>\n"), ElementsAreArray(wanted));
-  EXPECT_THAT(encode_reply(*tokenizer_, "the cat"), ElementsAreArray(wanted));
+  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat</s>\n"), ElementsAreArray(wanted));
+  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat"), ElementsAreArray(wanted));
+}
+
+// As the model writes them: a blank that stands before a text of its own is not there.
+TEST_F(ChatTokens, RepliesAreTheIdsBehindTheirPrompt) {
+  const auto metaspace = load_json_tokenizer(byte_fallback_json({"▁", "a", "b"}, {"▁ a"}));
+  EXPECT_THAT(encode_chat(*metaspace, "<s>a"), ElementsAreArray(metaspace->encode("<s>a"))) << "no new start";
+  EXPECT_THAT(encode_reply(*metaspace, "b\n", "a</s>"), ElementsAre(260, metaspace->eos()));
 }
 
 TEST_F(ChatTokens, OnlyTheAssistantsWordsAreTargets) {
   const Corpus corpus = prepare();
   ASSERT_EQ(corpus.size(), 2);
   EXPECT_THAT(corpus.source(1), ElementsAreArray(encode_chat(*tokenizer_, "the cat sees</s>\nthe dog ")));
-  EXPECT_THAT(corpus.target(1), ElementsAreArray(encode_reply(*tokenizer_, "sings")));
+  EXPECT_THAT(corpus.target(1), ElementsAreArray(encode_reply(*tokenizer_, "the dog ", "sings")));
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_EQ(corpus.info().provenance.at("text_file_1"), "chat_template.jinja");
 }

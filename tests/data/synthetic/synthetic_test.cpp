@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
 #include "data/text/readers.h"
 
 namespace draftsmith::data {

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
 #include "data/hdf5/hdf5.h"
 #include "tests/support/errors.h"
 

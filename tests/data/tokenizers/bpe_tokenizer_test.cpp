@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/sha256.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/small_tokenizer.h"
 #include "tests/data/tokenizers/tokenizer_files.h"
@@ -113,6 +112,9 @@ TEST(BpeTokenizer, Gpt2FilesGiveTheSameIdsAsTokenizerJson) {
   EXPECT_EQ(tokenizer->decode(Ids{259, 261}), "hello");
   EXPECT_EQ(tokenizer->hash().size(), 64U);
   EXPECT_EQ(load_tokenizer(directory / "vocab.json")->hash(), tokenizer->hash());
+  write_text(directory / "tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_THAT(error_of([&] { load_tokenizer(directory.path()); }), testing::HasSubstr("Qwen2Tokenizer"))
+      << "its words end elsewhere";
 }
 
 TEST(BpeTokenizer, BytesStandInForCharactersWithoutAPiece) {

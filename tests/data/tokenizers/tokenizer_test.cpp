@@ -65,10 +65,14 @@ TEST(Tokenizer, TrainingEndsWhenAStopIsRequested) {
 TEST(Tokenizer, TrainingCountsLinesItDoesNotUse) {
   const TemporaryDirectory directory;
   std::vector<std::string> lines = caption_lines();
+  lines.front() = "þ";
   lines.push_back("");
   lines.push_back(" \xC2\xA0 ");
   lines.push_back("a \xE2\x96\x85 reserved character");
-  const auto report = train_tokenizer(lines, {.vocabulary = 100, .max_lines = 300}, directory / "a.model");
+  const TokenizerOptions options{.vocabulary = 100, .character_coverage = 1, .max_lines = 300};
+  const auto report = train_tokenizer(lines, options, directory / "a.model");
+  const auto trained = load_tokenizer(directory / "a.model");
+  EXPECT_THAT(trained->encode("þ"), testing::Not(testing::Contains(trained->unk()))) << "the first line counts";
   EXPECT_EQ(report.lines, 403);
   EXPECT_EQ(
       report.unused,

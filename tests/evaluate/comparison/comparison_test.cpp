@@ -102,12 +102,14 @@ TEST_F(Comparisons, NewAndMissingSettingsAreNamed) {
   evaluate_both([](FakeEngine&, FakeSuite& suite) {
     suite.options.run[0].lists[&DecodeOptions::fallback] = {0.7};
     suite.options.repetitions = 2;
+    suite.options.task[0].max_source_tokens = 99;
   });
   const Comparison comparison = compared({.slower = 0.5, .worse = {}});
   EXPECT_THAT(comparison.failures, ElementsAre(HasSubstr("missing")));
   EXPECT_THAT(comparison.text,
               AllOf(HasSubstr(std::string("! missing setting: ") + kBild), HasSubstr("new setting: bild.small.FB0.7"),
-                    HasSubstr("other option: repetitions: 1 → 2")));
+                    HasSubstr("other option: repetitions: 1 → 2"),
+                    HasSubstr("other option: task/0/max_source_tokens: 0 → 99")));
 }
 
 TEST_F(Comparisons, WithoutLinesOnlyTheTestsAreMissing) {

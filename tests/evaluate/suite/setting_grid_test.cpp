@@ -201,6 +201,7 @@ TEST(InsideRuns, PpdAndExactDraftingAreLosslessForTheirOwnModel) {
   sampled.lists[&DecodeOptions::temperature] = {0.7};
   EXPECT_TRUE(first(sampled).samples_exactly());
   EXPECT_FALSE(first(sampled).lossless());
+  EXPECT_EQ(first(sampled).decode.top_k, 0) << "the model's own would differ from what it is compared with";
   EXPECT_THAT(labels(sampled), ElementsAre("greedy", "sample.T0.7", "ppd.T0.7.k3"));
   sampled.decode.method = "calm";
   EXPECT_FALSE(first(sampled).samples_exactly());

@@ -60,6 +60,7 @@ TEST(SharedEncoderDrafter, AlphaOverTextsIsThatOfTheDistributions) {
   const auto q = pair.secondary->head(pair.secondary->forward(input).hidden).softmax(-1);
   const auto forced = models.drafter->forced_alpha(models.draft_target(), {sources, outputs}, {.temperature = 1}, 0);
   EXPECT_EQ(forced.positions, 8);
+  EXPECT_NEAR(forced.alpha, at::minimum(p, q).sum(-1).mean().item<double>(), 1e-6);
   const TandemPair same = identity_shared_encoder();
   const GenerationModels own = same.models();
   EXPECT_NEAR(own.drafter->forced_alpha(own.draft_target(), {sources, outputs}, {.temperature = 1}, 0).alpha, 1, 1e-9);

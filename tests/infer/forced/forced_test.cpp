@@ -29,7 +29,6 @@ DecodeOptions greedy_options() {
 int64_t check_greedy(model::LanguageModel& model, const model::GenerationConfig& settings) {
   const GenerationModels processed{.target = &model, .generation = settings};
   model::GenerationConfig none = settings_with_eos();
-  none.decoder_start = settings.decoder_start;
   const GenerationModels plain{.target = &model, .generation = none};
   Generator generator(processed, greedy_options());
   const Generator without(plain, greedy_options());
@@ -52,7 +51,6 @@ TEST(Decisions, ProcessPromptsAsDecodingDoes) {
   auto settings = settings_with_eos();
   settings.repetition_penalty = 5;
   settings.no_repeat_ngram_size = 2;
-  settings.decoder_start = 7;  // not the model's own
   int64_t same = 0;
   for (const auto& config : {model::tiny_t5(), model::tiny_llama(), model::tiny_gpt2()}) {
     model::TransformerModel model(config, 1);

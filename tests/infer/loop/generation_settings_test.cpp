@@ -159,6 +159,25 @@ TEST(StopStrings, AreFoundAcrossTokensAndOnlyWhereTheTextGrows) {
   EXPECT_EQ(stop_of(letters, {"a"}, {99, -5, 2}), 3) << "ids without text";
 }
 
+// Of a tokenizer with byte fallback a byte's text is certain only with the token behind it.
+TEST(StopStrings, OfBytesEndWithTheirLastByteAndSpecialTokensAreSome) {
+  const auto tokenizer = data::load_json_tokenizer(data::byte_fallback_json({"▁", "a"}, {}));
+  const auto ids = [&](const std::string& text) {
+    const auto found = tokenizer->encode(text);
+    return Ids(found.begin(), found.end());
+  };
+  for (const std::string before : {"", "a"}) {
+    const Ids line = ids(before + "\n");
+    EXPECT_EQ(stop_of(*tokenizer, {"\n"}, ids(before + "\na")), std::ssize(line)) << before;
+    EXPECT_EQ(stop_of(*tokenizer, {"\na"}, ids(before + "\na")), std::ssize(line) + 1) << before;
+  }
+  EXPECT_EQ(stop_of(*tokenizer, {"é"}, ids("aéa")), std::ssize(ids("aé")));
+  StopStringMatcher seen(std::make_shared<std::vector<std::string>>(1, "\n"), *tokenizer);
+  for (const int64_t id : ids("a\n")) seen.add(id);  // of a prompt
+  for (const int64_t id : ids("é")) EXPECT_FALSE(seen.add(id)) << "what was searched is not searched again";
+  EXPECT_EQ(stop_of(*tokenizer, {"</s>"}, {tokenizer->encode("a")[0], tokenizer->eos()}), 2);
+}
+
 TEST(StopStrings, MayEndInsideATokenAndNeverInsideACharacter) {
   // byte_level_json's ids are bytes; the merges "h e", and those of two characters, come after.
   const auto tokenizer = data::load_json_tokenizer(data::byte_level_json({"h e", "Ã ©", "æ Ĺ"}));

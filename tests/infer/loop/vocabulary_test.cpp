@@ -73,24 +73,22 @@ TEST_F(Vocabularies, FurtherAddedTokensFitAndOtherPiecesAreNamedWithTheirIds) {
 }
 
 TEST_F(Vocabularies, SentinelsAndAddedTokensAreNoPadding) {
-  const auto words = tokenizer("spiece.model");
-  const int64_t pieces = words->vocabulary();
-  const auto settings = [&](const std::string& json) { write_file_atomic(folder_ / "tokenizer_config.json", json); };
-  EXPECT_EQ(ids_in_use(*words, {}), pieces);
-  settings(R"({"tokenizer_class": "T5Tokenizer"})");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces + 100);
-  settings(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces);
-  settings(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 3})");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces + 3);
-  settings(R"({"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {")" + std::to_string(pieces + 5) +
-           R"(": {"content": "<end>", "special": true}}})");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces + 6);
-  settings("{}");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces);
+  const int64_t pieces = tokenizer("spiece.model")->vocabulary();
+  const auto in_use = [&](const std::string& json, const std::vector<int64_t>& eos = {}) {
+    write_file_atomic(folder_ / "tokenizer_config.json", json);
+    return ids_in_use(*data::load_tokenizer(folder_ / "spiece.model"), eos);
+  };
+  EXPECT_EQ(in_use("{}"), pieces);
+  EXPECT_EQ(in_use(R"({"tokenizer_class": "T5Tokenizer"})"), pieces + 100);
+  EXPECT_EQ(in_use(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})"), pieces);
+  EXPECT_EQ(in_use(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 3})"), pieces + 3);
+  const std::string id = std::to_string(pieces + 5);
+  EXPECT_EQ(in_use(R"({"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {")" + id +
+                   R"(": {"content": "<end>", "special": true}}})"),
+            pieces + 6);
   write_file_atomic(folder_ / "config.json", R"({"model_type": "t5"})");
-  EXPECT_EQ(ids_in_use(*words, {}), pieces + 100);
-  EXPECT_EQ(ids_in_use(*words, std::vector<int64_t>{1, pieces + 104}), pieces + 105) << "every EOS is in use";
+  EXPECT_EQ(in_use("{}"), pieces + 100);
+  EXPECT_EQ(in_use("{}", {1, pieces + 104}), pieces + 105) << "every EOS is in use";
 }
 
 TEST_F(Vocabularies, IdsThatTheTokenizerLacksPrintNothing) {

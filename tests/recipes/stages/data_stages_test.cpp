@@ -15,7 +15,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/sha256.h"
 #include "base/signals.h"
 #include "base/toml.h"
 #include "data/corpus/corpus.h"
