@@ -321,7 +321,6 @@ std::string sha256_file(const std::filesystem::path& file) {
 }
 
 std::string RememberedHashes::of(const std::filesystem::path& file) {
-  namespace fs = std::filesystem;
   std::error_code error;
   const fs::path path = fs::canonical(file, error);
   if (error) return sha256_file(file);  // says what is wrong

@@ -1,4 +1,4 @@
-// Files: reading with limits, atomic writes, folders, files mapped into memory and values kept on disk meanwhile.
+// Files: reading with limits, atomic writes, folders, files mapped into memory, values kept on disk, and SHA-256.
 //
 // Files that are written are either complete or absent: they are written under a temporary name in the same directory,
 // synced, then renamed. A failed write (a full disk) is a RunError that names the file and its bytes; a bad path is a

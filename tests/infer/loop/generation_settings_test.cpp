@@ -159,7 +159,7 @@ TEST(StopStrings, AreFoundAcrossTokensAndOnlyWhereTheTextGrows) {
   EXPECT_EQ(stop_of(letters, {"a"}, {99, -5, 2}), 3) << "ids without text";
 }
 
-// Of a tokenizer with byte fallback a byte's text is certain only with the token behind it.
+// With byte fallback, a byte's text is certain only with the token behind it.
 TEST(StopStrings, OfBytesEndWithTheirLastByteAndSpecialTokensAreSome) {
   const auto tokenizer = data::load_json_tokenizer(data::byte_fallback_json({"▁", "a"}, {}));
   const auto ids = [&](const std::string& text) {
