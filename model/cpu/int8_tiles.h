@@ -1,5 +1,5 @@
 // Kernels of int8 weights for one set of instructions; see float_tiles.h. The namespace has kLanes, Floats, Ints,
-// Weights, weights_at(), dot() and add_product() of the set.
+// kWordParts, part_of(), dot() and add_product() of the set.
 
 using TotalsAt [[gnu::may_alias, gnu::aligned(4)]] = Floats;
 using IntsAt [[gnu::may_alias, gnu::aligned(4)]] = Ints;
@@ -17,21 +17,24 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
 #pragma GCC unroll 8
     for (int row = 0; row < Rows; ++row) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[row][v] = Ints{} + (kOffsetSums ? task.offsets[row * task.groups] : 0);
+      for (int v = 0; v < kVectors; ++v) sums[row][v] = Ints{} + task.offsets[row * task.groups];
     }
     const uint8_t* weights = task.weights + first * kInt8Step;
     for (int64_t step = 0; step < task.steps; ++step, weights += kPanel * kInt8Step, ahead += kAsked) {
 #pragma GCC unroll 8
       for (int64_t asked = 0; asked < (kAsks ? kAsked : 0); asked += kLine) __builtin_prefetch(ahead + asked);
-      Ints weight[kVectors];
+#pragma GCC unroll 2
+      for (int part = 0; part < kWordParts; ++part) {
+        decltype(part_of(Ints{}, 0)) weight[kVectors];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) weight[v] = reinterpret_cast<const IntsAt*>(weights)[v];
+        for (int v = 0; v < kVectors; ++v) weight[v] = part_of(reinterpret_cast<const IntsAt*>(weights)[v], part);
 #pragma GCC unroll 8
-      for (int row = 0; row < Rows; ++row) {
-        int32_t four;
-        __builtin_memcpy(&four, task.x + row * task.width + step * kInt8Step, sizeof(four));
+        for (int row = 0; row < Rows; ++row) {
+          int32_t inputs;
+          __builtin_memcpy(&inputs, task.x + row * task.width + part * kInt8Group + step * kInt8Step, sizeof(inputs));
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) sums[row][v] = dot(sums[row][v], weight[v], four);
+          for (int v = 0; v < kVectors; ++v) sums[row][v] = dot(sums[row][v], weight[v], inputs);
+        }
       }
     }
 #pragma GCC unroll 8
@@ -46,6 +49,6 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
 }
 
 template <int... Rows>
-constexpr PanelKernels<Int8Task> int8_table(std::integer_sequence<int, Rows...>) {
-  return {{{{multiply<1, Rows + 1>...}, {multiply<2, Rows + 1>...}, {multiply<4, Rows + 1>...}}}};
+constexpr Int8Kernels int8_table(std::integer_sequence<int, Rows...>) {
+  return {{{{{multiply<1, Rows + 1>...}, {multiply<2, Rows + 1>...}, {multiply<4, Rows + 1>...}}}}, kWordParts};
 }

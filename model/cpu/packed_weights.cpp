@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <numeric>
@@ -213,15 +214,16 @@ int64_t steps_of(int64_t inputs) {
 // Rows of inputs in int8, each with the numbers of its groups.
 struct QuantizedRows {
   uint64_t number = 0;  // of the inputs (PackedWeights::Rows); 0: none
-  int64_t width = 0;    // bytes of a row, a multiple of kInt8Step
+  int64_t parts = 1;    // Int8Kernels'
+  int64_t width = 0;    // bytes of a row
   int64_t groups = 0;
   std::vector<int8_t> values;    // [rows,width]
   std::vector<float> scales;     // [rows,groups]
   std::vector<int32_t> offsets;  // [rows,groups]: what kOffset adds to the sums of products, negated
 
   void resize(int64_t rows, int64_t inputs) {
-    width = steps_of(inputs) * kInt8Step;
     groups = (inputs + kInt8Group - 1) / kInt8Group;
+    width = groups * kInt8Group * parts;
     values.resize(static_cast<size_t>(rows * width));
     scales.resize(static_cast<size_t>(rows * groups));
     offsets.resize(static_cast<size_t>(rows * groups));
@@ -246,23 +248,37 @@ DRAFTSMITH_INLINE float quantize(const float* x, int64_t count, int8_t* to) {
   return !finite ? std::numeric_limits<float>::quiet_NaN() : usable > 0 ? largest / kLargest : 0.0F;
 }
 
-DRAFTSMITH_VECTOR_CODE void quantize_row(const float* x, int64_t inputs, int64_t row, QuantizedRows& rows) {
-  int8_t* to = rows.values.data() + row * rows.width;
-  for (int64_t group = 0; group < rows.groups; ++group) {
-    const int64_t first = group * kInt8Group;
-    const int64_t count = std::min(kInt8Group, inputs - first);
-    rows.scales[static_cast<size_t>(row * rows.groups + group)] = quantize(x + first, count, to + first);
-    int32_t sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += to[first + i];
-    rows.offsets[static_cast<size_t>(row * rows.groups + group)] = -kOffset * sum;
+// Writes a group's inputs in words, the even ones and behind them the odd ones.
+DRAFTSMITH_INLINE void widen(const int8_t* bytes, int8_t* to) {
+  int16_t words[2][kInt8Group / 2];
+  for (int64_t i = 0; i < kInt8Group / 2; ++i) {
+    int16_t pair;
+    std::memcpy(&pair, bytes + 2 * i, sizeof(pair));
+    words[0][i] = static_cast<int8_t>(pair);
+    words[1][i] = static_cast<int16_t>(pair >> 8);
   }
-  std::fill(to + inputs, to + rows.width, int8_t{0});
+  std::memcpy(to, words, sizeof(words));
 }
 
-// Returns the rows in int8: memory of this thread, until its next call.
-const QuantizedRows& quantized(const PackedWeights::Rows& rows, int64_t inputs) {
+DRAFTSMITH_VECTOR_CODE void quantize_row(const float* x, int64_t inputs, int64_t row, QuantizedRows& rows) {
+  int8_t* to = rows.values.data() + row * rows.width;
+  for (int64_t group = 0; group < rows.groups; ++group, to += kInt8Group * rows.parts) {
+    const int64_t first = group * kInt8Group;
+    const int64_t count = std::min(kInt8Group, inputs - first);
+    int8_t bytes[kInt8Group] = {};
+    rows.scales[static_cast<size_t>(row * rows.groups + group)] = quantize(x + first, count, bytes);
+    int32_t sum = 0;
+    for (const int8_t byte : bytes) sum += byte;
+    rows.offsets[static_cast<size_t>(row * rows.groups + group)] = -kOffset * sum;
+    rows.parts == 1 ? void(std::memcpy(to, bytes, sizeof(bytes))) : widen(bytes, to);
+  }
+}
+
+// Returns the rows in int8, in so many parts: memory of this thread, until its next call.
+const QuantizedRows& quantized(const PackedWeights::Rows& rows, int64_t inputs, int64_t parts) {
   static thread_local QuantizedRows kept;
-  if (rows.number != 0 && rows.number == kept.number) return kept;
+  if (rows.number != 0 && rows.number == kept.number && parts == kept.parts) return kept;
+  kept.parts = parts;
   kept.resize(rows.count, inputs);
   for (int64_t row = 0; row < rows.count; ++row) quantize_row(rows.x + row * inputs, inputs, row, kept);
   kept.number = rows.number;
@@ -307,7 +323,7 @@ class Int8Matrix final : public PackedWeights {
         scales_(at::empty({panels(), kPanel}, at::kFloat)),
         bias_(bias_panels(bias, outputs_)),
         kernels_(int8_kernels(instructions)),
-        tiles_(instructions == Instructions::kAmx) {
+        tiles_(instructions == Instructions::kAmx && kernels_.parts == 1) {
     auto* to = panels_.mutable_data_ptr<uint8_t>();
     auto* scales = scales_.mutable_data_ptr<float>();
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, parts[0].scalar_type(), "int8_matrix",
@@ -335,7 +351,7 @@ class Int8Matrix final : public PackedWeights {
   };
 
   void run_block(PanelRange panels, const Rows& rows, Finish finish) const {
-    const QuantizedRows& in = quantized(rows, inputs_);
+    const QuantizedRows& in = quantized(rows, inputs_, kernels_.parts);
     const PanelOutputs outputs{
         numbers_or_null(scales_), numbers_or_null(bias_), rows.residual, rows.y, outputs_, kPanel,
         finish == Finish::kRelu};
@@ -360,7 +376,7 @@ class Int8Matrix final : public PackedWeights {
     return {.weights = weights,
             .ahead = weights,
             .steps = steps_of(inputs),
-            .x = in.values.data() + row * in.width + input,
+            .x = in.values.data() + row * in.width + input * in.parts,
             .width = in.width,
             .scales = in.scales.data() + number,
             .offsets = in.offsets.data() + number,
@@ -393,7 +409,7 @@ class Int8Matrix final : public PackedWeights {
   at::Tensor panels_;  // uint8 [panels,in/4,64,4]: w + 128 of four inputs of each of 64 outputs; 128 behind the ends
   at::Tensor scales_;  // fp32 [panels,64]
   at::Tensor bias_;    // fp32 [panels,64]; undefined: none
-  PanelKernels<Int8Task> kernels_;
+  Int8Kernels kernels_;
   bool tiles_ = false;
 };
 

@@ -21,23 +21,23 @@ constexpr int float_vectors(int64_t lanes, int rows, bool widened) {
   if (lanes == 16) return 4;
   return rows == 1 ? 8 : rows <= (widened ? 2 : 3) ? 4 : 2;
 }
-// With 16 registers each vector of weights takes two, its sizes and signs.
 constexpr int int8_vectors(int64_t lanes, int rows) {
-  if (lanes == 16) return 4;
-  return rows == 1 ? 4 : rows <= 4 ? 2 : 1;
+  return lanes == 16 || rows == 1 ? 4 : 2;
 }
 
 #define DRAFTSMITH_TARGET
 namespace portable {
 constexpr int64_t kLanes = 4;
-constexpr bool kOffsetSums = false;
+constexpr int kWordParts = 1;
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));
 
+inline Ints part_of(Ints weights, int /*part*/) {
+  return weights;
+}
+
 inline Ints dot(Ints sum, Ints weights, int32_t four) {
-  for (int i = 0; i < 4; ++i) {
-    sum += ((weights >> (8 * i) & 255) - 128) * static_cast<int8_t>(four >> (8 * i));
-  }
+  for (int i = 0; i < 4; ++i) sum += (weights >> (8 * i) & 255) * static_cast<int8_t>(four >> (8 * i));
   return sum;
 }
 
@@ -56,15 +56,23 @@ inline Floats add_product(Floats sum, Floats factor, float scale) {
 #define DRAFTSMITH_TARGET __attribute__((target("avx2,fma")))
 namespace avx2 {
 constexpr int64_t kLanes = 8;
-constexpr bool kOffsetSums = false;
+constexpr int kWordParts = 2;
 using Floats = float __attribute__((vector_size(32)));
 using Ints = int32_t __attribute__((vector_size(32)));
 
-// Adds in 16 bits the products of two bytes, of size 127 at most, which is exact: 2 * 127 * 127 < 2^15.
-DRAFTSMITH_TARGET inline Ints dot(Ints sum, Ints weights, int32_t four) {
-  const __m256i w = _mm256_xor_si256(reinterpret_cast<__m256i>(weights), _mm256_set1_epi8(-128));
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(_mm256_set1_epi32(four), w));
-  return sum + reinterpret_cast<Ints>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+// Returns the weights of the even inputs, or of the odd ones, in words. The empty instructions here and below keep a
+// vector of weights and a product in registers: otherwise all products come first, by way of the stack.
+DRAFTSMITH_TARGET inline __m256i part_of(Ints weights, int part) {
+  const auto bytes = reinterpret_cast<__m256i>(weights);
+  __m256i words = part == 0 ? _mm256_and_si256(bytes, _mm256_set1_epi16(255)) : _mm256_srli_epi16(bytes, 8);
+  asm("" : "+x"(words));
+  return words;
+}
+
+DRAFTSMITH_TARGET inline Ints dot(Ints sum, __m256i weights, int32_t two) {
+  sum += reinterpret_cast<Ints>(_mm256_madd_epi16(weights, _mm256_set1_epi32(two)));
+  asm("" : "+x"(sum));
+  return sum;
 }
 
 DRAFTSMITH_TARGET inline Floats add_product(Floats sum, Floats factor, float scale) {
@@ -86,9 +94,13 @@ using Floats = float __attribute__((vector_size(64)));
 #define DRAFTSMITH_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")))
 namespace vnni {
 constexpr int64_t kLanes = 16;
-constexpr bool kOffsetSums = true;
+constexpr int kWordParts = 1;
 using Floats = float __attribute__((vector_size(64)));
 using Ints = int32_t __attribute__((vector_size(64)));
+
+DRAFTSMITH_TARGET inline Ints part_of(Ints weights, int /*part*/) {
+  return weights;
+}
 
 DRAFTSMITH_TARGET inline Ints dot(Ints sum, Ints weights, int32_t four) {
   return reinterpret_cast<Ints>(
@@ -193,7 +205,7 @@ PanelKernels<FloatTask<Stored>> float_kernels([[maybe_unused]] Instructions inst
 template PanelKernels<FloatTask<float>> float_kernels(Instructions);
 template PanelKernels<FloatTask<uint16_t>> float_kernels(Instructions);
 
-PanelKernels<Int8Task> int8_kernels([[maybe_unused]] Instructions instructions) {
+Int8Kernels int8_kernels([[maybe_unused]] Instructions instructions) {
 #ifdef __x86_64__
   if (instructions >= Instructions::kAvx512 && has_byte_products()) return vnni::int8_table(AllRows{});
   if (instructions != Instructions::kPortable) return avx2::int8_table(AllRows{});

@@ -53,7 +53,7 @@ struct Int8Task {
   const uint8_t* weights;  // [steps,64,4], w
   const uint8_t* ahead;    // weights that this pass asks for
   int64_t steps;
-  const int8_t* x;         // [rows,width], from the group's first input
+  const int8_t* x;         // [rows,width], from the group's first input; or in words (Int8Kernels)
   int64_t width;           // bytes between rows
   const float* scales;     // of row r at [r * groups]
   const int32_t* offsets;  // likewise: -128 sum_i x[row,i]
@@ -71,6 +71,12 @@ struct PanelKernels {
   void operator()(int64_t passes, int64_t rows, const Task& task) const {
     by_passes[static_cast<size_t>(std::min<int64_t>(passes, 3) - 1)][static_cast<size_t>(rows - 1)](task);
   }
+};
+
+// A group's inputs are bytes in order (1 part), or kInt8Group bytes of 16-bit words of the even ones and as many of the
+// odd ones (2 parts): products of words go without the signs that products of bytes need where both must have one.
+struct Int8Kernels : PanelKernels<Int8Task> {
+  int64_t parts = 1;
 };
 
 // Bytes ahead of the weights in use that a kernel asks for which reads them once: what reads fastest from memory.
@@ -96,7 +102,7 @@ struct RowPasses {
 // Returns the kernels of a set of instructions that the processor has; of int8, of a smaller one without byte products.
 template <class Stored>
 PanelKernels<FloatTask<Stored>> float_kernels(Instructions instructions);
-PanelKernels<Int8Task> int8_kernels(Instructions instructions);
+Int8Kernels int8_kernels(Instructions instructions);
 
 // The calling thread's tiles of AMX, while this object lives: no other code of the thread may use AMX meanwhile. Sums
 // of integers are exact, so they equal those of the other kernels to the bit.
