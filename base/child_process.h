@@ -1,14 +1,20 @@
-// Programs that this one runs: child processes, commands of a shell, and copies of itself.
+// Programs that this one runs: child processes, commands of a shell, copies of itself, and Python scripts.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include <sys/types.h>
+
+#include "base/util.h"
 
 namespace draftsmith {
 
@@ -90,5 +96,36 @@ std::string run_in_copy(const std::function<std::string()>& work);
 
 // Returns the text as one word of a shell: as it is, or in single quotes.
 std::string shell_word(const std::string& text);
+
+// ---- Python scripts, which the program holds as texts
+// A script runs in a process of its own, reads lines of JSON, and answers each by one: an object with the result under
+// "text", with "error" (what, expected, found, hint, line), or with "missing", the module that it lacks.
+
+// "python": the path of the build's interpreter.
+std::span<const EmbeddedText> python_texts();
+
+// What messages say of a script.
+struct ScriptMessages {
+  std::string where;   // the file that it works on
+  std::string what;    // "the chat template cannot be rendered"
+  std::string module;  // "jinja2"
+};
+
+class PythonScript {
+ public:
+  // Starts $DRAFTSMITH_PYTHON, the interpreter of the build's .venv, or python3 in PATH, with the parts of a script.
+  // The process ends with this object. Errors: UserError if it cannot be started.
+  PythonScript(std::span<const EmbeddedText> parts, ScriptMessages messages);
+
+  // Returns what stands under "text" in the answer. Errors, after which the script is of no use: UserError for the
+  // script's own, and if it ends, lacks a module or takes longer than `seconds`; Interrupted.
+  nlohmann::json ask(const nlohmann::ordered_json& request, double seconds = std::numeric_limits<double>::infinity());
+
+ private:
+  [[noreturn]] void fail_python(const std::string& found) const;
+
+  ScriptMessages messages_;
+  std::unique_ptr<ChildProcess> python_;
+};
 
 }  // namespace draftsmith

@@ -1,5 +1,6 @@
 // How work on devices other than the CPU is done: which fast ways are wanted, which ones ran, and why others did not;
-// and launches of own kernels on LibTorch's devices and streams.
+// launches of own kernels on LibTorch's devices and streams; and operators draftsmith::NAME of LibTorch's dispatcher,
+// each one launch on a GPU: profiles and tests see them by name.
 //
 // Decoding on a GPU uses own kernels and recorded steps. Where one cannot be used, LibTorch's operators give the same
 // numbers more slowly. DRAFTSMITH_STRICT_DEVICE=1 turns each such fallback into an error, so that no test or bench
@@ -11,12 +12,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <nlohmann/json_fwd.hpp>
+#include <torch/library.h>
 
 #include "base/cuda_runtime.h"
 #include "base/kernel_texts.h"
@@ -115,6 +119,33 @@ class DeviceKernels {
   std::unique_ptr<KernelLoader> loader_;
   bool failed_ = false;
   std::map<std::pair<c10::DeviceIndex, std::string>, const void*> kernels_;
+};
+
+// An operator that one function computes on CPUs and another one on CUDA devices. Given tensors may be undefined.
+template <class Result, class... Arguments>
+class DeviceOperator {
+ public:
+  using Function = Result(Arguments...);
+
+  // `schema`: "name(Tensor x, float epsilon) -> Tensor". Each name is registered once in a process.
+  DeviceOperator(const std::string& schema, Function* on_cpu, Function* on_gpu)
+      : library_(torch::Library::FRAGMENT, "draftsmith", std::nullopt, __FILE__, __LINE__),
+        operator_(defined(schema, on_cpu, on_gpu)) {}
+
+  Result operator()(Arguments... arguments) const { return operator_.call(std::forward<Arguments>(arguments)...); }
+
+ private:
+  c10::TypedOperatorHandle<Function> defined(const std::string& schema, Function* on_cpu, Function* on_gpu) {
+    const std::string name = schema.substr(0, schema.find('('));
+    library_.def(schema.c_str());
+    library_.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CPU, on_cpu));
+    library_.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CUDA, on_gpu));
+    const std::string whole = "draftsmith::" + name;
+    return c10::Dispatcher::singleton().findSchemaOrThrow(whole.c_str(), "").template typed<Function>();
+  }
+
+  torch::Library library_;
+  c10::TypedOperatorHandle<Function> operator_;
 };
 
 }  // namespace draftsmith

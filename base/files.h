@@ -164,12 +164,6 @@ class SpillFile {
   int64_t count_ = 0;
 };
 
-// Returns the values of a mapped file that holds only values of T.
-template <class T>
-std::span<const T> all_values(const MappedFile& mapping) {
-  return mapping.values<T>(0, mapping.bytes() / static_cast<int64_t>(sizeof(T)));
-}
-
 // ---- Hashes
 
 // Hash computed in pieces: call update any number of times, then hex_digest once.

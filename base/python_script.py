@@ -1,4 +1,4 @@
-"""Begins every script that python_script.cpp starts: its text stands before theirs."""
+"""Begins every script that child_process.cpp starts: its text stands before theirs."""
 
 import sys
 

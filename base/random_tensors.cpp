@@ -13,7 +13,6 @@
 
 #include "base/aten.h"
 #include "base/device_kernels.h"
-#include "base/operators.h"
 #include "base/random.h"
 
 namespace draftsmith {

@@ -9,8 +9,10 @@
 #include <string_view>
 #include <vector>
 
-// Compiles a function for several vector widths; the program chooses one when it starts.
-#ifdef __x86_64__
+// Compiles a function for several vector widths, of which the processor takes the widest. DRAFTSMITH_AVX2: no AVX-512.
+#if defined(__x86_64__) && defined(DRAFTSMITH_AVX2)
+#define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#elif defined(__x86_64__)
 #define DRAFTSMITH_VECTOR_CODE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define DRAFTSMITH_VECTOR_CODE

@@ -11,9 +11,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/child_process.h"
 #include "base/device.h"
 #include "base/options.h"
-#include "base/python_script.h"
 
 namespace draftsmith::cli {
 

@@ -37,6 +37,7 @@ struct GenerateFlags {
   std::string dtype = "fp32";
   std::string drafter_dtype;  // empty: dtype
   bool ids = false;
+  bool chat = false;
   bool json = false;
   std::optional<bool> stream;  // absent: stream on a terminal
   ExecutionOptions execution;
@@ -49,6 +50,10 @@ void warn_of_unused(const OptionFlags<DecodeOptions>& given, const DecodeOptions
   for (const Field& field : DecodeOptions::fields().all()) {
     if (options.reads(field) || !given.given(field.name)) continue;
     log_warning("{} has no effect on method {}", flag_name(field.name), options.method);
+  }
+  if (options.samples_by_default() || options.temperature.value_or(0) > 0) return;
+  for (const std::string name : {"top_k", "top_p", "min_p"}) {
+    if (given.given(name)) log_warning("{} has no effect at temperature 0", flag_name(name));
   }
 }
 
@@ -244,7 +249,7 @@ int run_generate(const GenerateFlags& flags) {
                           .option_prefix = "--"});
   infer::Generator generator = session.generator(options);
   const infer::LoadedModel& target = session.target();
-  const auto sources = infer::read_source_lines(flags.input, target, flags.ids);
+  const auto sources = infer::read_source_lines(flags.input, target, flags.ids, flags.chat);
   warn_of_fits(generator.fit(sources));
   if (target.generation.num_beams != 1) {
     log_warning("the model's generation settings ask for {} beams; here every method follows one",
@@ -264,7 +269,9 @@ Action add_generate(CLI::App& app) {
   app.add_option("--drafter", flags->drafter, infer::drafter_help());
   app.add_option("--input", flags->input, "File with one source or prompt a line; - is standard input")
       ->capture_default_str();
-  app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");
+  auto* ids = app.add_flag("--ids", flags->ids, "Read and print token ids instead of text; no EOS is added");
+  app.add_flag("--chat", flags->chat, "Read each line as a user's message, in the target's chat template")
+      ->excludes(ids);
   app.add_flag(
       "--json", flags->json,
       "Print one JSON object a line: ids, text, counts and seconds; error instead of ids and text if it failed");
@@ -299,8 +306,9 @@ Action add_generate(CLI::App& app) {
       "  draftsmith generate --model target --input test.de --drafter exit:2 --method assisted\n"
       "  draftsmith generate --model target --input test.de --method calm --exit-threshold 0.9\n"
       "  draftsmith generate --model target --input test.de --method ppd --candidates 3\n"
-      "A prompt of a decoder-only model, printed as it grows:\n"
-      "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --stream");
+      "A prompt of a decoder-only model, printed as it grows, and a chat model's answer:\n"
+      "  echo 'Once upon a time' | draftsmith generate --model gpt2 --method sample --stream\n"
+      "  echo 'Why is the sky blue?' | draftsmith generate --model smollm2 --chat");
   return [flags] { return run_generate(*flags); };
 }
 

@@ -11,6 +11,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(--param=ggc-min-expand=400)
 endif()
 
+option(DRAFTSMITH_AVX2 "No vector code for AVX-512 but the kernels that DRAFTSMITH_CPU chooses among" OFF)
+if(DRAFTSMITH_AVX2)
+  add_compile_definitions(DRAFTSMITH_AVX2)
+endif()
+
 # draftsmith_library(NAME [TORCH] DEPENDS lib... [ALONE file...] [VECTOR_CODE file...] [EXCEPT file...]): all .cpp files of
 # the folder, as the library draftsmith_NAME. What is no vector code is compiled with -O1: programs decode and train as
 # fast as with -O3, and compile in .87 of its time.

@@ -363,6 +363,7 @@ std::vector<GenerationResult> Generator::generate(std::span<const std::vector<in
   for (size_t line = 0; line < sources.size(); ++line) {
     complete.push_back(work.fits[line].skipped);
     if (!complete[line]) order.push_back(line);
+    for (size_t s = 0; complete[line] && on_tokens && s < samples; ++s) on_tokens(line * samples + s, {}, true);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/chat/chat_template.h"
 #include "data/text/readers.h"
 #include "infer/decode_options.h"
 
@@ -52,9 +53,12 @@ std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& 
   return ids;
 }
 
-std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, const LoadedModel& loaded, bool ids) {
+std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, const LoadedModel& loaded, bool ids,
+                                                    bool chat) {
   const model::ModelInfo& info = loaded.model->info();
   data::LineReader lines = data::open_lines(file);
+  std::optional<data::ChatTemplate> conversation;
+  if (chat) conversation = data::load_chat_template(loaded.directory);
   std::vector<std::vector<int64_t>> result;
   for (std::string line; lines.next(line);) {
     if (ids) {
@@ -62,7 +66,15 @@ std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, con
       continue;
     }
     if (const auto bad = invalid_utf8_offset(line)) data::throw_invalid_utf8(lines.where(), line, *bad);
-    result.push_back(source_ids(line, tokenizer_of(loaded, "give token ids with --ids"), info));
+    const data::Tokenizer& tokenizer = tokenizer_of(loaded, "give token ids with --ids");
+    if (chat) {
+      const nlohmann::ordered_json message{{"role", "user"}, {"content", line}};
+      const auto prompt =
+          data::encode_chat(tokenizer, conversation->render(nlohmann::ordered_json::array({message}), true));
+      result.emplace_back(prompt.begin(), prompt.end());
+    } else {
+      result.push_back(source_ids(line, tokenizer, info));
+    }
   }
   return result;
 }

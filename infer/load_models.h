@@ -70,9 +70,11 @@ std::vector<int64_t> source_ids(const std::string& text, const data::Tokenizer& 
                                 const model::ModelInfo& info);
 
 // Reads the token ids of every line of `file` ("-" is standard input). If `ids`, lines are ids separated by blanks,
-// which are taken as they are. Otherwise lines are text, read by source_ids(). Empty lines are valid.
-// Errors: a UserError with file:line for invalid UTF-8, words that are not ids, and ids outside the vocabulary.
-std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, const LoadedModel& loaded, bool ids);
+// which are taken as they are. Otherwise lines are text, read by source_ids(); if `chat`, a user's messages, read in
+// the model's chat template. Empty lines are valid. Errors: a UserError with file:line for invalid UTF-8, words that
+// are not ids, and ids outside the vocabulary; those of data::ChatTemplate.
+std::vector<std::vector<int64_t>> read_source_lines(const std::string& file, const LoadedModel& loaded, bool ids,
+                                                    bool chat = false);
 
 // Loads exits of the model in `directory`, which was loaded as `model`: those in the directory `given` or, where that
 // is empty, those inside its own, nullptr if there are none. Models that are no transformers have none. Errors:

@@ -65,7 +65,8 @@ DrafterSpec parse_router_drafter(const std::string& text, const std::string& whe
 const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const std::string& where,
                                                  const std::string& name) {
   const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
-  if (embeddings == nullptr) throw UserError(router_needs_model(where, name));
+  // A features drafter borrows its target's.
+  if (embeddings == nullptr || embeddings->config().reads_features()) throw UserError(router_needs_model(where, name));
   return *embeddings;
 }
 

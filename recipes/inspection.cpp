@@ -324,7 +324,13 @@ std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
   for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
     const bool checkpoint = candidate.parent_path().filename() == "checkpoints";
-    if (fs::exists(candidate / "DONE") && !checkpoint) return candidate;
+    if (!fs::exists(candidate / "DONE") || checkpoint) continue;
+    if (level == 0) return candidate;
+    try {
+      if (read_done(candidate)) return candidate;
+    } catch (const UserError&) {
+      continue;  // another program's file of that name
+    }
   }
   return std::nullopt;
 }
@@ -381,8 +387,7 @@ std::vector<Problem> changed_files(const fs::path& path) {
   if (!stage) return {};
   std::vector<Problem> changed;
   const std::string whole = fs::canonical(path).string();
-  for (Problem problem : verify_done(*stage, read_done(*stage).value())) {
-    if (problem.where != whole && !problem.where.starts_with(whole + "/")) continue;
+  for (Problem problem : verify_done(*stage, read_done(*stage).value(), whole)) {
     problem.where = path.string() + problem.where.substr(whole.size());  // the path as the user wrote it
     changed.push_back(std::move(problem));
   }

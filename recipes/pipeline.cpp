@@ -23,10 +23,14 @@ namespace {
 constexpr const char* kDoneName = "DONE";
 constexpr const char* kLock = ".lock";
 
-std::map<std::string, std::string> hash_files(const std::filesystem::path& directory) {
+bool is_in(const std::filesystem::path& path, const std::string& part) {
+  return path == part || path.string().starts_with(part + "/");
+}
+
+std::map<std::string, std::string> hash_files(const std::filesystem::path& directory, const std::string& part) {
   std::map<std::string, std::string> hashes;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file() || !is_in(entry.path(), part)) continue;
     const std::string name = entry.path().lexically_relative(directory).string();
     if (name != kDoneName) hashes[name] = sha256_file(entry.path());
   }
@@ -41,10 +45,15 @@ std::filesystem::path stage_directory(const std::filesystem::path& work, const s
 }
 
 void write_done(const std::filesystem::path& directory, Done done) {
-  const nlohmann::ordered_json json = {
-      {"stage", done.stage},     {"kind", done.kind},     {"version", done.version},        {"hash", done.hash},
-      {"options", done.options}, {"inputs", done.inputs}, {"files", hash_files(directory)}, {"finished", done.finished},
-      {"seconds", done.seconds}};
+  const nlohmann::ordered_json json = {{"stage", done.stage},
+                                       {"kind", done.kind},
+                                       {"version", done.version},
+                                       {"hash", done.hash},
+                                       {"options", done.options},
+                                       {"inputs", done.inputs},
+                                       {"files", hash_files(directory, directory)},
+                                       {"finished", done.finished},
+                                       {"seconds", done.seconds}};
   write_json(directory / kDoneName, json);
 }
 
@@ -71,12 +80,14 @@ std::optional<Done> read_done(const std::filesystem::path& directory) {
   }
 }
 
-std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done) {
-  const auto now = hash_files(directory);
+std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done,
+                                 const std::filesystem::path& part) {
+  const auto now = hash_files(directory, part);
   std::vector<Problem> problems;
   for (const auto& [name, hash] : done.files) {
     const auto found = now.find(name);
     const std::string where = (directory / name).string();
+    if (!is_in(where, part)) continue;
     if (found == now.end()) {
       problems.push_back({.where = where, .what = "file is missing", .expected = "sha256 " + hash.substr(0, 16)});
     } else if (found->second != hash) {

@@ -36,8 +36,10 @@ std::filesystem::path stage_directory(const std::filesystem::path& work, const s
 void write_done(const std::filesystem::path& directory, Done done);
 // Reads the directory's DONE; nothing if there is none. Errors: UserError if the file is damaged.
 std::optional<Done> read_done(const std::filesystem::path& directory);
-// Compares a directory with its DONE. Returns one problem for each missing, changed or added file.
-std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done);
+// Compares a part of a directory, a file or a folder of it, with its DONE. Returns one problem for each missing,
+// changed or added file there.
+std::vector<Problem> verify_done(const std::filesystem::path& directory, const Done& done,
+                                 const std::filesystem::path& part);
 
 struct PipelineOptions {
   std::filesystem::path work;  // directory of the stages' directories; empty: work/<name of the recipe>

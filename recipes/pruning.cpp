@@ -12,6 +12,7 @@
 #include "model/files/model_directory.h"
 #include "model/models/exits.h"
 #include "model/transformer/parameters.h"
+#include "recipes/export/export_model.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
 
@@ -80,9 +81,11 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
-  const auto whole = model::load_model(model, {.pack = false});
+  const model::ModelDirectory opened(model);
+  const auto whole = model::load_model(opened, {.pack = false});
   model::SaveOptions save;
-  save.generation = model::read_settings(model).generation;
+  save.dtype = stored_type(opened);
+  save.generation = opened.generation();
   model::PruneEvidence evidence;
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (data::has_tokenizer(model)) {

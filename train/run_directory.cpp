@@ -69,12 +69,11 @@ constexpr const char* kState = "state.json";
 constexpr const char* kDone = "DONE";
 constexpr int64_t kFormatVersion = 1;
 
-// Removes everything in the folder but `keep` and links: older checkpoints, and unfinished ones of killed runs.
-void remove_others(const std::filesystem::path& folder, const std::filesystem::path& keep) {
+// Removes what begins with `prefix` in the folder, but `keep` and links.
+void remove_others(const std::filesystem::path& folder, const std::string& prefix, const std::filesystem::path& keep) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours = name.starts_with(kStepPrefix) || name.starts_with(kTemporary);
-    if (ours && entry.path() != keep && !entry.is_symlink()) std::filesystem::remove_all(entry.path());
+    const bool ours = entry.path().filename().string().starts_with(prefix) && !entry.is_symlink();
+    if (ours && entry.path() != keep) std::filesystem::remove_all(entry.path());
   }
 }
 
@@ -135,7 +134,7 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
     write_json(final_path / kState, json);
   } else {
     make_directories(folder_);
-    std::filesystem::remove_all(path);
+    remove_others(folder_, kTemporary, {});  // of runs that were killed, or filled the disk
     make_directories(path);
     save_optimizer(path / kOptimizer, optimizer);
     trainable.save(path / kModel, save);
@@ -145,7 +144,7 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
     rename_directory(path, final_path);
   }
   replace_link(folder_ / "last", final_path);
-  remove_others(folder_, final_path);
+  remove_others(folder_, kStepPrefix, final_path);
 }
 
 std::optional<std::filesystem::path> CheckpointFolder::newest() const {
@@ -229,11 +228,7 @@ void write_validation_summary(const std::filesystem::path& directory, int64_t ke
     if (json.at("step") == kept) summary["model"] = measures;
     summary["last"] = std::move(measures);
   }
-  if (summary["model"].is_null()) {
-    throw RunError({.where = file.string(),
-                    .what = "the log has lost a validation",
-                    .expected = fmt::format("a line of step {}", kept)});
-  }
+  if (summary["model"].is_null()) log_warning("{} has lost the validation of step {}", file.string(), kept);
   write_json(directory / "validation.json", summary);
 }
 

@@ -40,14 +40,6 @@ Period parse_period(const std::string& text, const std::string& where) {
   reject(text, where);
 }
 
-std::string to_string(const Period& period) {
-  return std::visit(Overload{[](Steps p) { return fmt::format("{} steps", p.count); },
-                             [](Epochs p) { return fmt::format("{} epochs", p.count); },
-                             [](Labels p) { return fmt::format("{} labels", p.count); },
-                             [](Share p) { return fmt::format("{} %", p.part * kPercent); }},
-                    period);
-}
-
 void check_period(const std::string& text, const std::string& where, bool empty_is_off, Problems& problems) {
   if (empty_is_off && text.empty()) return;
   try {
@@ -110,8 +102,8 @@ Schedule::Schedule(const ScheduleOptions& options, const Period& run, const Peri
   if (warmup_share_ > 1) {
     throw UserError(Problem{.where = "schedule.warmup",
                             .what = "the warm-up is longer than the run",
-                            .expected = "at most " + to_string(run),
-                            .found = to_string(*warmup_)});
+                            .expected = "at most the run's length",
+                            .found = fmt::format("\"{}\", {:.3g} of the run", options.warmup, warmup_share_)});
   }
 }
 

@@ -57,7 +57,6 @@ struct PeriodScale {
 // Reads "<number> steps|epochs|labels|%" (singular too; 2e3, 1.5 and 2_000 are numbers). Throws UserError; `where`
 // names the option.
 Period parse_period(const std::string& text, const std::string& where);
-std::string to_string(const Period& period);
 
 // Checks an option that holds a period: adds a problem unless `text` is one. `empty_is_off`: "" is valid, too.
 void check_period(const std::string& text, const std::string& where, bool empty_is_off, Problems& problems);

@@ -25,15 +25,6 @@
 namespace draftsmith::train {
 namespace {
 
-void check_form(const data::Corpus& corpus, Problems& problems) {
-  if (data::continues_prompts(corpus.info())) return;
-  problems.add({.where = corpus.file().string(),
-                .what = "its sources end in EOS, but a decoder-only model continues its prompts",
-                .expected = "a corpus prepared with prompts = true, or plain text",
-                .found = "sources for an encoder",
-                .hint = "set prompts = true in the corpus stage"});
-}
-
 // Checks that examples, or an encoder-decoder's sources and targets, fit the model's positions: positions beyond the
 // last would be treated as the last one. Every model that receives the batches is checked.
 void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
@@ -62,7 +53,7 @@ void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
 }  // namespace
 
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
-  if (!info.encoder_decoder) check_form(corpus, problems);
+  data::check_form(corpus, info.encoder_decoder, problems);
   check_length(corpus, info, problems);
   if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
   if (corpus.info().vocabulary <= info.vocabulary) return;
@@ -377,12 +368,11 @@ struct TrainingRun {
     }
   }
 
-  // Writes the result; the model in memory becomes it.
+  // Writes the result.
   TrainResult finish() {
     train::require_gradients(inputs.trainable, false);
     const std::filesystem::path result = directory / "model";
     if (world.leads()) write_result(result);
-    share_weights();
     return {.model = result, .state = state};
   }
 

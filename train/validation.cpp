@@ -161,11 +161,8 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   metrics::References references;
   std::vector<std::string> hypotheses;
   for (const auto& result : decoded(models, decoding, sources_of(inputs, options.bleu_examples))) {
-    const size_t i = hypotheses.size();
+    references.push_back({inputs.tokenizer->decode(inputs.corpus->target(std::ssize(hypotheses)))});
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
-    references.push_back({inputs.references.empty()
-                              ? inputs.tokenizer->decode(inputs.corpus->target(static_cast<int64_t>(i)))
-                              : inputs.references[i]});
   }
   const auto bleu = metrics::make_metric("bleu");
   return bleu->score(bleu->statistics({hypotheses, references}).sum(), 0);
@@ -235,15 +232,6 @@ void check_drafts(const TrainableModel& trainable, const ValidationInputs& input
   }
 }
 
-// Adds the measures of outputs that the trained model writes or drafts.
-void decode(const TrainableModel& trained, const ValidationInputs& inputs, const ValidationOptions& options,
-            ValidationResult& result) {
-  const Stopwatch watch;
-  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trained, inputs, options);
-  if (options.draft_examples > 0) result.drafts = measure_drafts(trained, inputs, options);
-  result.decoding_seconds = watch.seconds();
-}
-
 }  // namespace
 
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
@@ -277,12 +265,6 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
                   .expected = "a validation corpus of prompts and continuations",
                   .found = inputs.corpus->file().string()});
   }
-  if (!inputs.references.empty() && static_cast<int64_t>(inputs.references.size()) != inputs.corpus->size()) {
-    problems.add({.where = "validation references",
-                  .what = "as many references as validation examples are needed",
-                  .expected = std::to_string(inputs.corpus->size()),
-                  .found = std::to_string(inputs.references.size())});
-  }
   problems.throw_if_any();
 }
 
@@ -303,7 +285,10 @@ ValidationResult validate(TrainableModel& trainable, const ValidationInputs& inp
   for (const PredictionSums& exit : sums) {
     if (exit.layer > 0) result.exits.push_back({exit.layer, exit.mean_loss(), exit.accuracy(), exit.mean_overlap()});
   }
-  if (options.bleu_examples > 0 || options.draft_examples > 0) decode(trainable, inputs, options, result);
+  const Stopwatch watch;
+  if (options.bleu_examples > 0) result.bleu = greedy_bleu(trainable, inputs, options);
+  if (options.draft_examples > 0) result.drafts = measure_drafts(trainable, inputs, options);
+  if (result.bleu || result.drafts) result.decoding_seconds = watch.seconds();
   return result;
 }
 

@@ -49,7 +49,6 @@ struct ValidationResult {
 struct ValidationInputs {
   const data::Corpus* corpus = nullptr;        // none: no validation
   const data::Tokenizer* tokenizer = nullptr;  // for BLEU
-  std::vector<std::string> references = {};    // texts for BLEU, one an example; empty: the decoded targets
   model::TransformerModel* teacher = nullptr;  // for overlap and speculative decodes
 };
 

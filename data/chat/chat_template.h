@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/python_script.h"
+#include "base/child_process.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
 

@@ -67,6 +67,19 @@ bool continues_prompts(const CorpusInfo& info) {
   return info.source_tokens == 0 || (prompts != info.provenance.end() && prompts->second == "true");
 }
 
+void check_form(const Corpus& corpus, bool encoder_decoder, Problems& problems) {
+  const CorpusInfo& info = corpus.info();
+  const std::string where = corpus.file().string();
+  if (encoder_decoder && info.examples > 0 && info.source_tokens == 0) {
+    problems.add({where, "it has no sources, so an encoder reads nothing", "pairs of source and target", "plain text",
+                  "prepare the corpus with `source` and `target`, or take a decoder-only model"});
+  }
+  if (encoder_decoder || continues_prompts(info)) return;
+  problems.add({where, "its sources end in EOS, but a decoder-only model continues its prompts",
+                "a corpus prepared with prompts = true, or plain text", "sources for an encoder",
+                "set prompts = true in the corpus stage"});
+}
+
 CorpusInfo read_corpus_info(const std::filesystem::path& file) {
   return corpus_attributes(Hdf5Reader(file, kCorpusFormat));
 }
@@ -106,8 +119,8 @@ void CorpusWriter::finish() {
     const std::string group = side == &source_ ? "/source" : "/target";
     side->tokens.close();
     side->offsets.close();
-    output.write_array(group + "/tokens", all_values<int32_t>(side->tokens.map()));
-    output.write_array(group + "/offsets", all_values<int64_t>(side->offsets.map()));
+    output.write_array(group + "/tokens", side->tokens.map().values<int32_t>(0, side->tokens.count()));
+    output.write_array(group + "/offsets", side->offsets.map().values<int64_t>(0, side->offsets.count()));
   }
   output.set_format(kCorpusFormat, info_.provenance);
   output.set_attribute("/", "tokenizer_hash", info_.tokenizer_hash);

@@ -99,6 +99,10 @@ class Corpus {
 // Returns the attributes of a corpus file without reading its tokens.
 CorpusInfo read_corpus_info(const std::filesystem::path& file);
 
+// Adds a problem unless the corpus has what a model reads: an encoder sources, a decoder-only model prompts or plain
+// text.
+void check_form(const Corpus& corpus, bool encoder_decoder, Problems& problems);
+
 // Joins corpora of one tokenizer into one, in order, with the provenance of `info`.
 void merge_corpora(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& file,
                    const CorpusInfo& info);

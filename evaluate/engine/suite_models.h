@@ -104,14 +104,7 @@ class LineCoder {
     return std::find(eos.begin(), eos.end(), id) != eos.end();
   }
 
-  const data::Tokenizer& tokenizer() const {
-    if (target_.tokenizer) return *target_.tokenizer;
-    throw UserError({.where = target_.directory.string(),
-                     .what = "the model has no tokenizer, so it cannot read text",
-                     .expected = "spiece.model, tokenizer.model or tokenizer.json",
-                     .found = "none of them",
-                     .hint = "tasks with ids = true need none"});
-  }
+  const data::Tokenizer& tokenizer() const { return infer::tokenizer_of(target_, "tasks with ids = true need none"); }
 
   // Source before it is cut, and the end that a cut keeps: suffix and EOS.
   struct Whole {

@@ -189,7 +189,7 @@ constexpr const char* kEnd = "<!-- end -->";
 std::string first_screen(const TaskView& view, const std::string& wall_time) {
   const std::string answer = headline(view.task), notes = error_items(view);
   return fmt::format(
-      "{0}{1}: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
+      "{0}{1}: stays when the page is written again -->\n* Question:\n* Target:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
       "{4}, {5} lines:\n\n{6}\n{7}{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
       markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task), notes);

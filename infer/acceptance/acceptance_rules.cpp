@@ -32,7 +32,6 @@ class RowVerification {
   explicit RowVerification(const Verification& verification)
       : verification_(verification),
         logits_(verification.logits.contiguous()),
-        tokens_(verification.tokens.contiguous()),
         counts_(verification.counts.contiguous()) {
     for (const at::Tensor& q : verification.probabilities) q_.push_back(q.to(logits_.scalar_type()).contiguous());
   }
@@ -41,7 +40,10 @@ class RowVerification {
   const Row& row(int64_t b) const { return verification_.rows[static_cast<size_t>(b)]; }
   int64_t vocabulary() const { return logits_.size(2); }
   int64_t drafted(int64_t b) const { return counts_.const_data_ptr<int64_t>()[b]; }
-  int64_t token(int64_t b, int64_t j) const { return tokens_.const_data_ptr<int64_t>()[b * tokens_.size(1) + j]; }
+  int64_t token(int64_t b, int64_t j) const {
+    const at::Tensor& tokens = verification_.tokens;  // rows of a wider matrix
+    return tokens.const_data_ptr<int64_t>()[b * tokens.stride(0) + j];
+  }
   // Returns the target's logits, [V], for j up to drafted(b).
   const T* logits(int64_t b, int64_t j) const {
     return logits_.const_data_ptr<T>() + (b * logits_.size(1) + j) * vocabulary();
@@ -54,7 +56,6 @@ class RowVerification {
  private:
   const Verification& verification_;
   at::Tensor logits_;  // [B,G+1,V]
-  at::Tensor tokens_;  // [B,G]
   at::Tensor counts_;  // [B]
   std::vector<at::Tensor> q_;
 };
@@ -386,25 +387,23 @@ Judgement RollbackAcceptance::judge_tensors(const Verification& verification) co
 
 namespace {
 
+using MadeRule = std::unique_ptr<AcceptanceRule>;
+
 struct AcceptanceRuleEntry {
   std::string name;
-  std::unique_ptr<AcceptanceRule> (*make)(const DecodeOptions&);  // a rule's traits cost no more than making it
+  MadeRule (*make)(const DecodeOptions&);  // a rule's traits cost no more than making it
 };
-
-template <class Rule, class... Arguments>
-std::unique_ptr<AcceptanceRule> accepting(Arguments... arguments) {
-  return std::make_unique<Rule>(arguments...);
-}
 
 const Registry<AcceptanceRuleEntry>& acceptance_rules() {
   static const Registry<AcceptanceRuleEntry> kRules(
       "acceptance rule",
-      {{"accept_all", [](const DecodeOptions& o) { return accepting<AcceptAll>(o.free_token); }},
-       {"exact", [](const DecodeOptions&) { return accepting<ExactAcceptance>(); }},
-       {"rejection", [](const DecodeOptions& o) { return accepting<RejectionAcceptance>(o.lenience); }},
-       {"block", [](const DecodeOptions&) { return accepting<BlockAcceptance>(); }},
-       {"rollback", [](const DecodeOptions& o) {
-          return accepting<RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
+      {{"accept_all", [](const DecodeOptions& o) -> MadeRule { return std::make_unique<AcceptAll>(o.free_token); }},
+       {"exact", [](const DecodeOptions&) -> MadeRule { return std::make_unique<ExactAcceptance>(); }},
+       {"rejection",
+        [](const DecodeOptions& o) -> MadeRule { return std::make_unique<RejectionAcceptance>(o.lenience); }},
+       {"block", [](const DecodeOptions&) -> MadeRule { return std::make_unique<BlockAcceptance>(); }},
+       {"rollback", [](const DecodeOptions& o) -> MadeRule {
+          return std::make_unique<RollbackAcceptance>(o.rollback, rollback_rules().at(o.rollback_rule), o.verify_end);
         }}});
   return kRules;
 }

@@ -41,19 +41,27 @@ at::Tensor pick(const at::Tensor& tokens, const std::vector<int64_t>& index) {
   return to_device(flat, shape, at::kCPU);
 }
 
-// Returns the outputs of the draft steps, each [B,1,D] on the host, as [B,width,D]: row b ran ran[b] of them, and then
-// the last one.
-at::Tensor join_on_host(const std::vector<at::Tensor>& steps, std::span<const int64_t> ran, int64_t width) {
-  const int64_t rows = steps.front().size(0), numbers = steps.front().size(2);
+// Returns the outputs of the draft steps, each [B,1,D], as [B,width,D]: row b ran ran[b] of them, and then the last
+// one.
+at::Tensor join(const std::vector<at::Tensor>& steps, std::span<const int64_t> ran, int64_t width) {
+  const int64_t rows = steps.front().size(0), numbers = steps.front().size(2), count = std::ssize(steps);
+  std::vector<int64_t> places;  // [B,width] among all outputs [B,count]
+  for (int64_t n = 0; n < rows * width; ++n) {
+    const int64_t b = n / width, j = n % width;
+    places.push_back(b * count + (j < ran[static_cast<size_t>(b)] ? j : count - 1));
+  }
+  if (!std::ranges::all_of(steps, readable_on_host)) {
+    const at::Tensor index = to_device(places, {std::ssize(places)}, steps.front().device());
+    return at::cat(steps, 1).flatten(0, 1).index_select(0, index).view({rows, width, numbers});
+  }
   at::Tensor joined = host_empty({rows, width, numbers}, steps.front().scalar_type());
-  const auto bytes = static_cast<size_t>(numbers) * joined.element_size();
+  const int64_t bytes = numbers * static_cast<int64_t>(joined.element_size());
   auto* to = static_cast<char*>(joined.mutable_data_ptr());
-  for (int64_t b = 0; b < rows; ++b) {
-    for (int64_t j = 0; j < width; ++j, to += bytes) {
-      const bool drafted = j < ran[static_cast<size_t>(b)];
-      const at::Tensor& step = drafted ? steps[static_cast<size_t>(j)] : steps.back();
-      std::memcpy(to, static_cast<const char*>(step.const_data_ptr()) + static_cast<size_t>(b) * bytes, bytes);
-    }
+  for (const int64_t place : places) {
+    const at::Tensor& step = steps[static_cast<size_t>(place % count)];
+    std::memcpy(to, static_cast<const char*>(step.const_data_ptr()) + place / count * bytes,
+                static_cast<size_t>(bytes));
+    to += bytes;
   }
   return joined;
 }
@@ -138,7 +146,6 @@ class EarlyExitDrafter final : public Drafter {
   // and their outputs lie behind those of the draft steps.
   at::Tensor pending_hidden(const model::StepInput& input) {
     const int64_t width = input.tokens.size(1);
-    const auto steps = std::ssize(hidden_);
     ran_.resize(input.new_tokens.size(), 0);
     std::vector<int64_t> left;  // [B]
     std::vector<int64_t> last;  // [B] index of the token that is left
@@ -146,20 +153,11 @@ class EarlyExitDrafter final : public Drafter {
     for (size_t b = 0; b < ran_.size(); ++b) {
       left.push_back(std::max<int64_t>(0, input.new_tokens[b] - ran_[b]));
       last.push_back(std::min(ran_[b], width - 1));
-      aligned = aligned && (left.back() == 0 || ran_[b] == steps);
+      aligned = aligned && (left.back() == 0 || ran_[b] == std::ssize(hidden_));
     }
     if (hidden_.empty() || any(left)) run_first(pick(input.tokens, last), left, model::Logits::kNone);
-    if (std::ranges::all_of(hidden_, readable_on_host)) return join_on_host(hidden_, ran_, width);
-    const auto joined = hidden_.size() == 1 ? hidden_.front() : at::cat(hidden_, 1);  // [B,C,D]
-    const int64_t columns = joined.size(1);
-    if (aligned && columns == width) return joined;
-    std::vector<int64_t> source;  // [B,L]
-    for (int64_t b = 0; b < joined.size(0); ++b) {
-      const int64_t ran = ran_[static_cast<size_t>(b)];
-      for (int64_t j = 0; j < width; ++j) source.push_back(b * columns + std::min(j < ran ? j : steps, columns - 1));
-    }
-    const auto index = to_device(source, {std::ssize(source)}, joined.device());
-    return joined.flatten(0, 1).index_select(0, index).view({joined.size(0), width, joined.size(2)});
+    if (!aligned || std::ssize(hidden_) != width || hidden_.front().is_cpu()) return join(hidden_, ran_, width);
+    return width == 1 ? hidden_.front() : at::cat(hidden_, 1);
   }
 
   void forget_draft() {

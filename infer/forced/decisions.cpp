@@ -34,19 +34,8 @@ at::Tensor next_logits(const GenerationModels& models, const std::vector<Row>& r
     sources.emplace_back(input.begin(), input.end());
     outputs.emplace_back(row.tokens.begin() + row.prefix, row.tokens.end()).push_back(0);
   }
-  TeacherForcing forcing(*models.target, {sources, outputs});
-  const int64_t at_once = forcing.positions_at_once();
-  std::vector<at::Tensor> wanted(rows.size());
-  for (int64_t done = 0; done < forcing.longest(); done += at_once) {
-    const int64_t width = std::min(at_once, forcing.longest() - done);
-    const at::Tensor logits = forcing.next(width);  // [B,L,V]
-    for (size_t b = 0; b < rows.size(); ++b) {
-      const int64_t last = std::ssize(outputs[b]) - 1 - done;
-      // A model may reuse the memory of its logits.
-      if (last >= 0 && last < width) wanted[b] = logits[static_cast<int64_t>(b)][last].clone();
-    }
-  }
-  return at::stack(wanted);
+  TeacherForcing forcing(*models.target, {sources, outputs, {}, model::Logits::kLast});
+  return forcing.next(forcing.longest()).squeeze(1).clone();  // a model may reuse the memory of its logits
 }
 
 // Returns decision_logits() in the model's number type, on its device.

@@ -247,17 +247,6 @@ at::Tensor pending_tokens(std::span<const Row> rows, const Draft& draft, at::Dev
   return to_device(tokens, {std::ssize(rows), static_cast<int64_t>(width)}, device);
 }
 
-// Returns the drafted tokens among these: [B,G+1] -> [B,G].
-at::Tensor drafted_tokens(const at::Tensor& pending) {
-  const int64_t window = pending.size(1) - 1;
-  if (!pending.is_cpu()) return pending.narrow(1, 1, window);
-  at::Tensor drafted = host_empty({pending.size(0), window}, at::kLong);
-  const auto* from = pending.const_data_ptr<int64_t>() + 1;
-  auto* to = drafted.mutable_data_ptr<int64_t>();
-  for (int64_t b = 0; b < pending.size(0); ++b) std::copy_n(from + b * (window + 1), window, to + b * window);
-  return drafted;
-}
-
 // Draft, verify, commit.
 class DecodeLoop {
  public:
@@ -301,7 +290,7 @@ class DecodeLoop {
     settings_.process(target.logits, {batch.rows, draft.on_host});
     const Verification verification{batch.rows,
                                     target.logits,                                              // [B,G+1,V]
-                                    drafted_tokens(input.tokens),                               // [B,G]
+                                    input.tokens.narrow(1, 1, input.tokens.size(1) - 1),        // [B,G]
                                     to_device(draft.counts, {std::ssize(batch.rows)}, device),  // [B]
                                     draft.probabilities,
                                     settings_.warping,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/device_kernels.h"
-#include "base/operators.h"
 
 #define ROUND_FUNCTION inline
 #include "infer/loop/kernels/rounds.cuh"

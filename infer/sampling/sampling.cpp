@@ -8,7 +8,6 @@
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
-#include "base/operators.h"
 #include "model/cpu/team.h"
 
 namespace draftsmith::infer {
@@ -100,10 +99,6 @@ namespace {
 
 constexpr int64_t kNumbersPerTask = 1 << 16;  // a second thread costs about as much as this many
 
-bool runs_by_rows(const at::Tensor& logits) {
-  return logits.is_cpu() && logits.numel() > 0;
-}
-
 // Calls work(row, pointer to its V numbers), which throws nothing, for each row of contiguous [...,V], fp32 or fp64.
 template <class T, class Work>
 void for_each_row(const at::Tensor& values, const Work& work) {
@@ -113,7 +108,7 @@ void for_each_row(const at::Tensor& values, const Work& work) {
     for (int64_t row = begin; row < end; ++row) work(row, data + row * width);
   };
   const int64_t rows = values.numel() / width;
-  if (rows * width <= kNumbersPerTask) return task(0, rows);
+  if (rows == 1 || rows * width <= kNumbersPerTask) return task(0, rows);
   model::in_pieces(rows, task);
 }
 
@@ -182,7 +177,7 @@ at::Tensor most_likely_on_gpu(const at::Tensor& logits) {
 }
 
 at::Tensor draw_on_cpu(const at::Tensor& weights, const at::Tensor& uniforms) {
-  if (!runs_by_rows(weights)) return tensor_draw(weights, uniforms);
+  if (!has_row_kernels(weights)) return tensor_draw(weights, uniforms);
   const auto chances = uniforms.contiguous();
   const auto* chance = chances.const_data_ptr<double>();
   return row_tokens(weights,
@@ -253,7 +248,7 @@ at::Tensor warp(const at::Tensor& logits, const Warping& warping) {
   if (warping.greedy()) {
     return at::zeros_like(scores).scatter_(-1, most_likely(scores).clamp_min(0).unsqueeze(-1), 1.0);
   }
-  return runs_by_rows(scores) ? warp_rows(scores, warping) : tensor_warp(scores, warping);
+  return has_row_kernels(scores) ? warp_rows(scores, warping) : tensor_warp(scores, warping);
 }
 
 at::Tensor most_likely(const at::Tensor& logits) {
@@ -264,13 +259,13 @@ at::Tensor most_likely(const at::Tensor& logits) {
 
 at::Tensor confidence(const at::Tensor& logits) {
   const auto scores = promoted(logits);
-  if (!runs_by_rows(scores)) return scores.softmax(-1).amax(-1);
+  if (!has_row_kernels(scores)) return scores.softmax(-1).amax(-1);
   return by_softmax(scores, [](int64_t, const auto*, const SoftmaxSums& sums) { return 1 / sums.total; });
 }
 
 at::Tensor token_log_probability(const at::Tensor& logits, const at::Tensor& tokens) {
   const auto scores = promoted(logits);
-  if (!runs_by_rows(scores)) return scores.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1);
+  if (!has_row_kernels(scores)) return scores.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1);
   const auto ids = tokens.contiguous();
   const auto* id = ids.const_data_ptr<int64_t>();
   return by_softmax(scores, [id](int64_t row, const auto* values, const SoftmaxSums& sums) {

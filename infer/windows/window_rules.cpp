@@ -192,11 +192,12 @@ namespace {
 
 using O = DecodeOptions;
 using M = GenerationModels;
+using MadeWindow = std::unique_ptr<WindowRule>;
 
 struct WindowRuleEntry {
   std::string name;
   WindowTraits (*traits)(const O&);
-  std::unique_ptr<WindowRule> (*make)(const O&, const M&);
+  MadeWindow (*make)(const O&, const M&);
 };
 
 template <class Rule>
@@ -210,14 +211,14 @@ DynamicWindowOptions dynamic_options(const O& options) {
   return {options.window.value_or(constant ? 20 : 5), schedule, options.confidence.value_or(constant ? 0.4 : 0)};
 }
 
-std::unique_ptr<WindowRule> router_window(const O& options, const M& models) {
+MadeWindow router_window(const O& options, const M& models) {
   if (models.router == nullptr) throw UserError(missing_router("window router"));
   const model::RouterConfig& config = models.router->config();
   return std::make_unique<RouterWindow>(*models.router, options.threshold.value_or(config.threshold),
                                         options.max_draft.value_or(config.max_draft));
 }
 
-std::unique_ptr<WindowRule> oracle_window(const O& options, const M& models) {
+MadeWindow oracle_window(const O& options, const M& models) {
   if (models.accepted_lengths == nullptr) {
     throw UserError({.where = "window oracle",
                      .what = "knows where the next rejection is only from an earlier run",
@@ -228,21 +229,21 @@ std::unique_ptr<WindowRule> oracle_window(const O& options, const M& models) {
   return std::make_unique<OracleWindow>(options.longest_draft(), *models.accepted_lengths);
 }
 
-template <class Rule, class... Arguments>
-std::unique_ptr<WindowRule> made(Arguments... arguments) {
-  return std::make_unique<Rule>(arguments...);
-}
-
 const Registry<WindowRuleEntry>& window_rules() {
   static const Registry<WindowRuleEntry> kRules(
       "window rule",
-      {{"fixed", kind_of_rule<FixedWindow>, [](const O& o, const M&) { return made<FixedWindow>(o.fixed_window()); }},
+      {{"fixed", kind_of_rule<FixedWindow>,
+        [](const O& o, const M&) -> MadeWindow { return std::make_unique<FixedWindow>(o.fixed_window()); }},
        {"fallback", kind_of_rule<FallbackWindow>,
-        [](const O& o, const M&) { return made<FallbackWindow>(o.fallback, o.longest_draft()); }},
+        [](const O& o, const M&) -> MadeWindow {
+          return std::make_unique<FallbackWindow>(o.fallback, o.longest_draft());
+        }},
        {"dynamic", [](const O& o) { return DynamicWindow::kind(dynamic_options(o)); },
-        [](const O& o, const M&) { return made<DynamicWindow>(dynamic_options(o)); }},
+        [](const O& o, const M&) -> MadeWindow { return std::make_unique<DynamicWindow>(dynamic_options(o)); }},
        {"entropy", kind_of_rule<EntropyWindow>,
-        [](const O& o, const M&) { return made<EntropyWindow>(o.max_entropy, o.longest_draft()); }},
+        [](const O& o, const M&) -> MadeWindow {
+          return std::make_unique<EntropyWindow>(o.max_entropy, o.longest_draft());
+        }},
        {"router", kind_of_rule<RouterWindow>, router_window},
        {"oracle", kind_of_rule<OracleWindow>, oracle_window}});
   return kRules;

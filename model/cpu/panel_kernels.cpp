@@ -32,9 +32,7 @@ constexpr int kWordParts = 1;
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));
 
-inline Ints part_of(Ints weights, int /*part*/) {
-  return weights;
-}
+constexpr auto part_of = [](Ints weights, int /*part*/) { return weights; };
 
 inline Ints dot(Ints sum, Ints weights, int32_t four) {
   for (int i = 0; i < 4; ++i) sum += (weights >> (8 * i) & 255) * static_cast<int8_t>(four >> (8 * i));

@@ -203,7 +203,8 @@ void rotary_keys(ConfigKeys& keys, TransformerConfig& config, const RotaryKeys& 
     rotary[kShare] = static_cast<double>(config.rotary.width) / static_cast<double>(config.head_width);
     keys.also(names.share, rotary[kShare]);
   }
-  keys.also(names.base, config.rotary.base);  // "rope_theta" is what Transformers 4 reads
+  keys.also(names.base, config.rotary.base);  // "rope_theta" and "rope_scaling" are what Transformers 4 reads
+  if (config.rotary.scaling != RotaryScaling::kNone) keys.also("rope_scaling", rotary);
   keys.also("rope_parameters", rotary);
 }
 

@@ -197,12 +197,7 @@ void copy_deeper_shards(const fs::path& from, const fs::path& to) {
 void copy_model(const fs::path& from, const fs::path& to) {
   const fs::path own = from / "draftsmith";
   copy_files(from, to);
-  for (const auto& entry : fs::directory_iterator(from)) {
-    if (entry.path().string().ends_with(".index.json")) {
-      copy_deeper_shards(from, to);
-      break;
-    }
-  }
+  copy_deeper_shards(from, to);
   if (!fs::is_directory(own)) return;
   copy_files(own, to / "draftsmith");
   for (const auto& entry : fs::directory_iterator(own)) {

@@ -29,7 +29,8 @@ json load_config_json(const fs::path& directory) {
     throw UserError({.where = directory.string(),
                      .what = "no such model directory",
                      .expected = "a directory with config.json and model.safetensors",
-                     .found = fs::exists(directory, status) ? "a file" : "nothing"});
+                     .found = fs::exists(directory, status) ? "a file" : "nothing",
+                     .hint = "`hf download OWNER/NAME --local-dir DIR` makes one of a model of the Hub"});
   }
   json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
   if (!value.is_object()) {

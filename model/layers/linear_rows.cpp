@@ -10,7 +10,6 @@
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
-#include "base/operators.h"
 #include "model/layers/rms_norm.h"
 
 namespace draftsmith::model {

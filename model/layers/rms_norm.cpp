@@ -11,7 +11,6 @@
 
 #include "base/device.h"
 #include "base/device_kernels.h"
-#include "base/operators.h"
 
 namespace draftsmith::model {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/device.h"
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
-#include "base/operators.h"
 #include "model/cpu/row_operations.h"
 
 namespace draftsmith::model {

@@ -1,6 +1,7 @@
 #include "model/models/companion.h"
 
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,20 +43,25 @@ void require_readable(const ModelDirectory& own, const fs::path& companion) {
   role.require_pair(own.config(), ModelDirectory(companion).config(), {own.path().string(), companion.string()});
 }
 
-// Refuses another companion than the recorded one by its hash. One inside the directory belongs to it.
+// Refuses another companion than the recorded one by its hash.
 void require_recorded(const ModelDirectory& own, const fs::path& companion) {
   const CompanionRole& role = *own.kind().companion;
   if (!own.companion()) return;
   const auto& [path, recorded] = *own.companion();
-  std::error_code status;
-  if (path == role.role && fs::equivalent(own.path() / path, companion, status)) return;
   if (const std::string hash = model_hash(companion); hash != recorded) {
     throw UserError({.where = own.path().string(),
-                     .what = fmt::format("this {} belongs to another {}", role.reader, role.role),
+                     .what = fmt::format("this {} belongs to another {}, or that has changed", role.reader, role.role),
                      .expected = named(resolved(own.path() / path), recorded),
                      .found = named(companion, hash),
                      .hint = fmt::format("decode with the {} that it was trained with, or train it anew", role.role)});
   }
+}
+
+// Returns whether the companion lies inside the directory, and so belongs to it.
+bool is_inside(const ModelDirectory& own, const fs::path& companion) {
+  const std::string& role = own.kind().companion->role;
+  std::error_code status;
+  return own.companion() && own.companion()->path == role && fs::equivalent(own.path() / role, companion, status);
 }
 
 }  // namespace
@@ -85,8 +91,10 @@ void check_pair(const CompanionRole& role, const TransformerConfig& own, const T
                   .expected = fmt::format("more than {} ids", own.pad),
                   .found = std::to_string(companion.vocabulary)});
   }
-  same("the ids that end a text", fmt::format("{}", fmt::join(own.eos, ", ")),
-       fmt::format("{}", fmt::join(companion.eos, ", ")));
+  const auto ends = [](const TransformerConfig& c) {
+    return fmt::format("{}", fmt::join(std::set(c.eos.begin(), c.eos.end()), ", "));
+  };
+  same("the ids that end a text", ends(own), ends(companion));
   // A decoder-only model is given it too, where a prompt is empty.
   same("the start id", std::to_string(own.decoder_start), std::to_string(companion.decoder_start));
 }
@@ -136,7 +144,7 @@ std::unique_ptr<TransformerModel> load_with_companion(const ModelKind& kind, con
   const ModelDirectory own(directory, kind);
   if (!companion.empty()) {
     require_readable(own, companion);
-    require_recorded(own, companion);
+    if (!is_inside(own, companion)) require_recorded(own, companion);
   }
   return load_model(own, options);
 }
@@ -147,14 +155,7 @@ void check_transformer_directory(const fs::path& directory) {
   const auto companion = role == nullptr ? std::nullopt : find_companion(*role, own.companion(), directory);
   if (!companion) return;
   require_readable(own, *companion);
-  if (!own.companion()) return;
-  if (const std::string hash = model_hash(*companion); hash != own.companion()->hash) {
-    throw UserError(
-        {.where = directory.string(),
-         .what = fmt::format("its {} has changed since this {} was written", role->role, role->reader),
-         .expected = fmt::format("{} with sha256 {}", companion->string(), own.companion()->hash.substr(0, 16)),
-         .found = "sha256 " + hash.substr(0, 16)});
-  }
+  require_recorded(own, *companion);
 }
 
 }  // namespace draftsmith::model

@@ -99,8 +99,6 @@ class TransformerModel : public LanguageModel {
   // Returns the parameters under their canonical names (model/transformer/parameters.h), sorted. Tied tensors appear
   // once. Checkpoint code maps the names to the family's own.
   const std::map<std::string, at::Tensor>& parameters() const;
-  // Returns whether there are parameters(): false for a model that was packed for decoding.
-  bool has_parameters() const { return !decoding_only_; }
   // Moves and converts all parameters. Invalidates states. T5's `wo` stays fp32 in fp16.
   void to(at::Device device, at::ScalarType dtype);
   // All but constants (is_constant()).

@@ -76,7 +76,7 @@ def evaluate(
 ) -> Evaluation:
     """Runs a suite as `draftsmith eval` does; an interrupted one goes on with the same call.
 
-    Arguments are its flags; `set` overrides keys of the suite: {"task.test.limit": 100}. Raises as `train`.
+    Arguments are its flags; `set` overrides keys: {"task.test.limit": 100, "precision": 0.03}. Raises as `train`.
     """
     flags = lines({"device": device, "threads": threads, "quiet": quiet})
     return Evaluation(**_run(lambda: native.evaluate(os.fspath(suite), os.fspath(out or ""), _assignments(set), flags)))

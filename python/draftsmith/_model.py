@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _draftsmith as native
 from ._toml import lines
-from .errors import BusyError, DraftsmithWarning
+from .errors import BusyError, DraftsmithWarning, UserError
 
 @dataclass(frozen=True)
 class Result:
@@ -225,6 +225,9 @@ def _inputs(inputs: Any) -> list[Any]:
     """The inputs as a list, for one input a list of one."""
     if isinstance(inputs, str):
         return [inputs]
+    if isinstance(inputs, (Mapping, bytes, bytearray)):
+        raise UserError("the input is neither text nor token ids", where="inputs", found=type(inputs).__name__,
+                        hint="pass a str, or ids: of a tokenizer's output ['input_ids'], without padding")
     dimensions = getattr(inputs, "ndim", None)  # of arrays and tensors
     if dimensions is not None:
         return list(inputs) if dimensions > 1 else [inputs]

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/aten.h"
+#include "base/child_process.h"
 #include "base/options.h"
-#include "base/python_script.h"
 #include "model/files/model_directory.h"
 
 namespace draftsmith::recipes {

@@ -43,7 +43,10 @@ def cuts(step):
 def words_of(tokenizer):
     """llama.cpp's name of what cuts a text into words, and of whether words that are pieces stay whole."""
     file = Path(tokenizer["file"])
-    step = json.loads(file.read_bytes()).get("pre_tokenizer") if file.name == "tokenizer.json" else GPT2[0]
+    whole = json.loads(file.read_bytes()) if file.name == "tokenizer.json" else {"pre_tokenizer": GPT2[0]}
+    if (whole.get("normalizer") or {}).get("type", "NFC") != "NFC":
+        raise no_tokenizer("BPE with a normalizer other than NFC")
+    step = whole.get("pre_tokenizer")
     wanted = (cuts(step), tokenizer["ignore_merges"])
     for name, (steps, whole, _) in WORDS.items():
         if tokenizer["byte_level"] and ([one for part in steps for one in cuts(part)], whole) == wanted:

@@ -34,5 +34,7 @@ def limited(action, otherwise):
         answer({"error": refusal.problem})
     except OSError as error:
         answer({"error": {"what": str(error.strerror or error), "found": str(error.filename or "")}})
+    except MemoryError:
+        answer({"error": {"what": "there is not enough memory", "hint": "one tensor at a time is held in fp32"}})
     except Exception as error:  # whatever gguf and numpy raise for damaged bytes
         answer({"error": {"what": otherwise, "found": f"{type(error).__name__}: {error}"[:300]}})

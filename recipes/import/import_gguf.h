@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <span>
 
-#include "base/python_script.h"
+#include "base/child_process.h"
 
 namespace draftsmith::recipes {
 

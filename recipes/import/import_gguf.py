@@ -307,6 +307,8 @@ class Weights:
         self.file.seek(self.start + place)
         self.file.write(self.stored(self.numbers(self.tensors[number]), dtype).data)
         if number + 1 == len(self.tensors):
+            self.file.flush()
+            os.fsync(self.file.fileno())  # before the directory gets its name
             self.file.close()
         return number
 

@@ -49,12 +49,9 @@ DecodedSources::DecodedSources(const data::Corpus& corpus, const model::ModelInf
                                const data::Tokenizer* tokenizer, int64_t prompt_tokens)
     : corpus_(corpus), prompt_tokens_(model.encoder_decoder ? 0 : prompt_tokens) {
   if (tokenizer != nullptr) before_ = tokenizer->frame().before;
-  if (!model.encoder_decoder || !is_plain_text(corpus.info())) return;
-  throw UserError({.where = corpus.file().string(),
-                   .what = "the corpus has no sources, so an encoder-decoder would write the same for every example",
-                   .expected = "pairs of source and target",
-                   .found = "plain text",
-                   .hint = "prepare the corpus with `source` and `target`, or decode with a decoder-only model"});
+  Problems problems;
+  data::check_form(corpus, model.encoder_decoder, problems);
+  problems.throw_if_any();
 }
 
 std::vector<int32_t> DecodedSources::operator()(int64_t example) const {
@@ -75,6 +72,22 @@ std::vector<std::vector<int64_t>> DecodedSources::of_range(int64_t first, int64_
     sources.emplace_back(source.begin(), source.end());
   }
   return sources;
+}
+
+void DecodedSources::require_fit(const infer::Generator& generator, int64_t count) const {
+  constexpr int64_t kAtOnce = 4096;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    try {
+      generator.fit(of_range(first, std::min(count, first + kAtOnce)), static_cast<uint64_t>(first));
+    } catch (const UserError& error) {
+      Problem problem = error.problems().front();
+      problem.where = corpus_.file().string() + ", " + problem.where;
+      if (problem.hint.find("--long-prompts") != std::string::npos) {
+        problem.hint = "prepare the corpus with max_source, and too_long = \"drop\" or \"truncate\"";
+      }
+      throw UserError(problem);
+    }
+  }
 }
 
 bool is_plain_text(const data::CorpusInfo& info) {

@@ -14,6 +14,7 @@
 #include "data/teacher/teacher_cache.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/decode_options.h"
+#include "infer/generator.h"
 #include "model/files/generation_config.h"
 #include "model/transformer/language_model.h"
 #include "recipes/stage.h"
@@ -37,13 +38,15 @@ std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::pat
 class DecodedSources {
  public:
   // At most `prompt_tokens` tokens of a text become its prompt, and never its EOS; 0: none. `tokenizer` may be null.
-  // Errors: UserError for an encoder-decoder and a corpus without any source.
+  // Errors: UserError for a corpus of a form that the model cannot read (data::check_form()).
   DecodedSources(const data::Corpus& corpus, const model::ModelInfo& model, const data::Tokenizer* tokenizer,
                  int64_t prompt_tokens);
   // Returns the tokens of an example.
   std::vector<int32_t> operator()(int64_t example) const;
   // Returns the tokens of the examples [first, last) as the generator takes them.
   std::vector<std::vector<int64_t>> of_range(int64_t first, int64_t last) const;
+  // Checks the first `count` examples before hours go into those ahead of one that does not fit. Errors: UserError.
+  void require_fit(const infer::Generator& generator, int64_t count) const;
 
  private:
   const data::Corpus& corpus_;

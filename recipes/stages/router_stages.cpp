@@ -104,6 +104,7 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
                                                std::make_unique<infer::FixedWindow>(options.window),
                                                std::make_unique<infer::RejectionAcceptance>()},
                                               models.generation->eos_ids));
+  sources.require_fit(generator, count);
   Progress progress({.style = run.execution.progress(), .title = "router data", .unit = "sources", .total = count});
   decode_observed(generator, sources, count, progress);
   progress.finish();

@@ -219,8 +219,8 @@ std::string times_text(const evaluate::SettingResult& setting) {
 
 // Returns why drafts gain nothing: how many are accepted, and what they cost.
 std::string reason_of(const evaluate::TaskResult& task, const evaluate::SettingResult& setting) {
-  std::string text = fmt::format("the best is {} as fast: it accepts {:.0f} % of the drafts", times_text(setting),
-                                 100 * setting.acceptance.alpha);
+  std::string text = fmt::format("the best is {} as fast: it accepts {:.0f} % of drafted tokens", times_text(setting),
+                                 100 * setting.acceptance.acceptance_rate);
   for (const auto& [name, drafter] : task.drafters) {
     if (name != "drafter" || !drafter.cost_ratio) continue;
     text += fmt::format(", and a draft costs {:.2f} of a step", *drafter.cost_ratio);
@@ -271,9 +271,9 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
                        own[0].name, own.size(), exported(options, results.environment_text("model"), run.directory));
   }
   if (const auto drawn = fastest(task, "drafter", true); !drawn.empty()) {
-    text +=
-        fmt::format("sampling at temperature {:g}: lossless {}, {:.0f} % of the drafts accepted\n",
-                    drawn[0].params.value("temperature", 0.0), times_text(drawn[0]), 100 * drawn[0].acceptance.alpha);
+    text += fmt::format("sampling at temperature {:g}: lossless {}, {:.0f} % of drafted tokens accepted\n",
+                        drawn[0].params.value("temperature", 0.0), times_text(drawn[0]),
+                        100 * drawn[0].acceptance.acceptance_rate);
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));

@@ -57,24 +57,19 @@ void write_missing(const StageContext& run, data::Shards& shards, const std::vec
                    const std::function<int64_t(const data::ShardRange&)>& size) {
   ProcessGroup& world = *run.execution.world;
   const std::vector<data::ShardRange> ranges = leaders(world, missing);
-  std::vector<data::ShardRange> others;
   world.gather_parts("the shards of " + run.directory.filename().string(), [&]() -> nlohmann::json {
     for (size_t i = 0; i < ranges.size(); ++i) {
-      if (!world.has(static_cast<int64_t>(i))) {
-        others.push_back(ranges[i]);
-        continue;
-      }
+      if (!world.has(static_cast<int64_t>(i))) continue;
       throw_if_stop_requested(kShardsSaved);
       const LongWork work(kShardsSaved, [&] { progress.tick(); });
       write(ranges[i]);
-      shards.add(ranges[i]);
       if (world.is_alone()) continue;
       const size_t end = std::min(ranges.size(), i + static_cast<size_t>(world.size()));
       for (size_t k = i; k < end; ++k) progress.advance(size(ranges[k]));
     }
     return true;
   });
-  for (const data::ShardRange& range : others) shards.add(range);
+  for (const data::ShardRange& range : ranges) shards.add(range);
   progress.finish();
 }
 
@@ -141,6 +136,8 @@ class OutputWriter {
     options.require_languages(inputs, tokenizer_.get());
   }
 
+  void require_fit(int64_t count) const { sources_.require_fit(generator_, count); }
+
   // Returns whether an output reached max_new_tokens without an end.
   bool is_cut(std::span<const int32_t> ids) const {
     if (static_cast<int64_t>(ids.size()) < limit_) return false;
@@ -179,6 +176,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   options.require_prompts(inputs);
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.count(inputs);
+  outputs.require_fit(count);
   data::CorpusInfo info = output_info(inputs, options, run);
   const std::filesystem::path file = run.directory / "corpus.h5";
   data::Shards shards(file, count, run.identity, [](const std::filesystem::path& part) {
@@ -398,7 +396,13 @@ data::TeacherCache open_teacher_cache(const std::filesystem::path& file, const d
   }
   if (teacher) require_teacher(cache, *teacher, problems);
   problems.throw_if_any();
-  return cache;
+  const int64_t most = std::min(info.examples, corpus.size());
+  int64_t fitting = 0;
+  while (fitting < most && cache.positions(fitting) == std::ssize(corpus.target(fitting))) ++fitting;
+  if (info.examples == corpus.size() && fitting == corpus.size()) return cache;
+  throw UserError({file.string(), "the teacher cache is damaged: its positions are not those of the corpus",
+                   fmt::format("{} examples", corpus.size()), fmt::format("the first {} alone fit", fitting),
+                   "remove the stage's directory, and run the recipe again"});
 }
 
 void require_teacher(const data::TeacherCache& cache, const std::filesystem::path& teacher, Problems& problems) {

@@ -63,7 +63,6 @@ struct TrainStageOptions : StartOptions {
   std::filesystem::path corpus;
   std::filesystem::path tokenizer;
   std::optional<std::filesystem::path> validation_corpus;
-  std::optional<std::filesystem::path> validation_references;
   std::optional<std::filesystem::path> teacher;
   std::optional<std::filesystem::path> teacher_logits;
   train::TrainOptions training;
@@ -88,7 +87,9 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
                   .found = options.training.objective.name});
   }
   const bool taught = options.tandem || options.shared_encoder || options.features;
-  if (options.training.validation.measure == "overlap" && !options.teacher && !taught && !options.exits) {
+  const bool shared = options.shared_encoder && distils(options) && !options.teacher_logits;
+  const bool compared = options.teacher || options.tandem || options.features || shared;
+  if (options.training.validation.measure == "overlap" && !compared) {
     problems.add({.where = where + ".training.validation.measure",
                   .what = "overlap needs a teacher",
                   .expected = "`teacher`, a model directory",
@@ -127,8 +128,6 @@ Fields<TrainStageOptions> TrainStageOptions::fields() {
       .add("tokenizer", &T::tokenizer, Required{}, "Tokenizer of the corpus; copied into the model directory.")
       .inherit<StartOptions>()
       .add("validation_corpus", &T::validation_corpus, "Corpus to validate on; absent: no validation.")
-      .add("validation_references", &T::validation_references,
-           "Reference texts for validation BLEU, one a line; absent: the decoded targets of the corpus.")
       .add("teacher", &T::teacher,
            "Model directory that validation measures overlap with, and that objective distill learns from unless there "
            "is teacher_logits. Without a teacher, a Tandem learns from its primary, and a drafter of features or "
@@ -184,8 +183,6 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
   for (const auto& model : {options.from, options.teacher, primary, target, read}) {
     if (model) load_model_tokenizer(*model, files.tokenizer->hash());
   }
-  std::vector<std::string> references;
-  if (options.validation_references) references = data::read_lines(*options.validation_references);
   const ModelPlace place = place_of_training(options.training.precision, device);
   const auto teacher = loaded_teacher(options, place);
 
@@ -198,7 +195,6 @@ void run_train(const TrainStageOptions& options, const StageContext& run) {
                                    options.from->string());
   }
   train::TrainerInputs inputs = files.inputs(*start.trainable, run);
-  inputs.validation.references = std::move(references);
   inputs.validation.teacher = teacher.get();
   if (shares_with_teacher(options) && !start.trainable->teaches()) {
     inputs.validation.teacher = start.models.back().get();

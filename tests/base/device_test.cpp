@@ -8,7 +8,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"

@@ -2,7 +2,6 @@
 #include "base/error.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/registry.h"
 #include "tests/support/errors.h"

@@ -1,7 +1,6 @@
 #include "base/toml.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "tests/support/errors.h"

@@ -4,7 +4,6 @@
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include "cli/application.h"

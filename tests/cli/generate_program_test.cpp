@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -100,6 +99,17 @@ TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
     breaks += line.at("text").get<std::string>().find('\n') != std::string::npos ? 1 : 0;
   }
   EXPECT_GT(breaks, 0U);
+}
+
+TEST_F(GenerateProgram, AUsersMessageIsReadInTheChatTemplate) {
+  EXPECT_THAT(generate({"--chat"}, "he\n").err, HasSubstr("chat_template"));
+  const fs::path chat = damaged("chat", [](const fs::path& directory) {
+    write_text(directory / "chat_template.jinja", "<{{ messages[0].role }}: {{ messages[0].content }}>");
+  });
+  const ProgramResult answers = run_program({"generate", "--model", chat.string(), "--chat"}, "he\n{\"\n");
+  EXPECT_EQ(answers.exit_code, 0) << answers.err;
+  EXPECT_EQ(answers.out, generate({}, "<user: he>\n<user: {\">\n").out);
+  EXPECT_EQ(generate({"--chat", "--ids"}, "1\n").exit_code, 2);
 }
 
 TEST_F(GenerateProgram, JsonIsNotStreamed) {

@@ -1,7 +1,6 @@
 // `draftsmith generate` with each kind of drafter and each way to decode inside the model, as a user runs it.
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -217,6 +216,8 @@ TEST_F(InsideProgram, FlagsWithoutEffectAreWarnedOf) {
   const ProgramResult ignored = generate("plain", {"--method", "early-exit", "--drafter", "@other"});
   EXPECT_EQ(ignored.exit_code, 0);
   EXPECT_THAT(ignored.err, HasSubstr("--drafter has no effect on method early-exit"));
+  EXPECT_THAT(generate("plain", {"--top-p", "0.5"}).err, HasSubstr("--top-p has no effect at temperature 0"));
+  EXPECT_THAT(generate("plain", {"--method", "sample", "--top-p", "0.5"}).err, Not(HasSubstr("no effect")));
   EXPECT_THAT(generate("plain", {"--exits", "@exits", "--exit-layer", "2"}).err,
               AllOf(HasSubstr("--exits has no effect on method greedy"), HasSubstr("--exit-layer has no effect")));
 }

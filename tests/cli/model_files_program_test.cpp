@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include "base/files.h"

@@ -2,7 +2,6 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "distributed/process_group.h"
 #include "tests/support/errors.h"

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/json.h"
 #include "evaluate/comparison/comparison.h"

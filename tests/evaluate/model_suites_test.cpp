@@ -1,6 +1,5 @@
 // Suites on real model directories: each kind of drafter, models in blocks, operations and bytes, engagement curves.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/corpus/corpus.h"

@@ -3,7 +3,6 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
 #include "tests/model/models/tandem_passes.h"

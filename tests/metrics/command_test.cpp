@@ -1,6 +1,5 @@
 // The metric "command": what it asks, what it takes for an answer, and how it refuses everything else.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/options.h"

@@ -2,7 +2,6 @@
 #include "recipes/inspection.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "model/files/checkpoint.h"
@@ -134,6 +133,14 @@ TEST_F(ModelInspection, TandemSecondariesAreShownAndVerifiedWithTheirPrimary) {
   EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("not there"));
   model::save_model(root_ / "large", model::TransformerModel(model::tiny_bloom(4), 9));
   EXPECT_THAT(to_string(verify(root_ / "tandem").at(0)), HasSubstr("has changed"));
+}
+
+TEST_F(ModelInspection, AnotherProgramsFileOfTheNameDoneIsNoStage) {
+  for (const char* content : {"", "{}", "all jobs ended"}) {
+    write_file_atomic(root_ / "DONE", content);
+    EXPECT_THAT(inspect(root_ / "large"), HasSubstr("bloom")) << content;
+    EXPECT_FALSE(is_recorded(root_ / "large"));
+  }
 }
 
 TEST_F(ModelInspection, BlockModelsAreShownAndVerified) {

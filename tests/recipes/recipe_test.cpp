@@ -2,7 +2,6 @@
 #include "recipes/recipe.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "tests/support/errors.h"

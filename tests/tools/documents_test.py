@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages of docs/results/ that are not studies.
-OTHERS = {"README.md", "benchmarks.md", "claims.md", "cpu.md", "gpu.md", "machine.md", "serving.md", "training.md"}
+OTHERS = {"README.md", "claims.md", "cpu.md", "gpu.md", "machine.md", "serving.md", "training.md"}
 STUDIES = [page for page in sorted((ROOT / "docs/results").glob("*.md")) if page.name not in OTHERS]
 # "257 tests", "1,279 tests", "all 40 unit tests", "3 out of 259".
 TEST_COUNT = re.compile(r"\b\d[\d,]* (?:\w+ )?tests\b|\bout of \d[\d,]*\b")

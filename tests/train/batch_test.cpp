@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/random.h"

@@ -5,7 +5,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/signals.h"
 #include "model/files/checkpoint.h"

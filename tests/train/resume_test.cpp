@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <spawn.h>
 #include <sys/wait.h>

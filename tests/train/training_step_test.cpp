@@ -2,7 +2,6 @@
 #include "train/training_step.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/bf16_product.h"
 #include "base/files.h"

@@ -5,7 +5,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -155,21 +154,22 @@ TEST_F(Validation, BleuIsOfTheGreedyOutputsOfTheWeightsAsTheyAre) {
   const LetterWords tokenizer(kTestVocabulary, "none");
   const auto model = model::varied_model(tiny_config(), 5, at::kFloat);
   PlainTrainable trainable(*model);
-  const auto texts = [&](uint64_t seed) {
-    std::vector<std::string> decoded;
-    for (const auto& ids : outputs_of(*model::varied_model(tiny_config(), seed, at::kFloat), sources_)) {
-      decoded.push_back(tokenizer.decode(std::vector<int32_t>(ids.begin(), ids.end())));
+  const auto outputs = [&](const std::string& name, uint64_t seed) {
+    data::CorpusWriter writer(folder_ / name, corpus_->info());
+    const auto written = outputs_of(*model::varied_model(tiny_config(), seed, at::kFloat), sources_);
+    for (size_t i = 0; i < written.size(); ++i) {
+      writer.add(corpus_->source(static_cast<int64_t>(i)), std::vector<int32_t>(written[i].begin(), written[i].end()));
     }
-    return decoded;
+    writer.finish();
+    return data::Corpus(folder_ / name);
   };
-  const auto bleu = [&](const std::vector<std::string>& references) {
+  const auto bleu = [&](const data::Corpus& references) {
     ValidationOptions options{.bleu_examples = corpus_->size(), .max_new_tokens = kOutputTokens};
-    const ValidationInputs inputs{.corpus = &*corpus_, .tokenizer = &tokenizer, .references = references};
-    return validate(trainable, inputs, options).bleu.value();
+    return validate(trainable, {.corpus = &references, .tokenizer = &tokenizer}, options).bleu.value();
   };
-  const auto before = texts(5), after = texts(6);
+  const data::Corpus before = outputs("before.h5", 5), after = outputs("after.h5", 6);
   EXPECT_GT(bleu(before), 99.0);
-  EXPECT_LT(bleu({}), 99.0) << "against the decoded targets an untrained model cannot be perfect";
+  EXPECT_LT(bleu(*corpus_), 99.0) << "against other targets an untrained model cannot be perfect";
   {
     const at::NoGradGuard no_grad;
     const auto other = model::varied_model(tiny_config(), 6, at::kFloat);

@@ -56,7 +56,7 @@ HiddenTeacher::HiddenTeacher(const Predictions& predictions) : predictions_(pred
 TeacherBlock HiddenTeacher::block(const at::Tensor& positions, const at::Tensor& ids) {
   const PlainArithmetic plain(predictions_.hidden.device().type());  // logits are not rounded to bf16
   Predictions read = predictions_;
-  const bool by_rows = ids.defined() && read.model->has_parameters();
+  const bool by_rows = ids.defined() && !read.model->decoding_only();
   if (by_rows) {
     read.head = head_of(read);
     for (at::Tensor* part : {&read.head.weight, &read.head.up, &read.head.bias}) {
@@ -72,7 +72,7 @@ LiveTeacher::LiveTeacher(model::TransformerModel& model) : model_(model) {
 }
 
 std::unique_ptr<TeacherDistributions> LiveTeacher::distributions(const Batch& batch) {
-  const PlainArithmetic plain(model_.info().device.type(), !model_.has_parameters());
+  const PlainArithmetic plain(model_.info().device.type(), model_.decoding_only());
   return std::make_unique<HiddenTeacher>(
       Predictions{.model = &model_, .hidden = hidden_at_labels(model_, batch, {}), .labels = batch.labels});
 }

@@ -47,7 +47,7 @@ model::ForwardOutput TandemTrainable::run_primary(const Batch& batch, const mode
     own.seed ^= kPrimarySeed;
     return primary_.forward(input, own);
   }
-  const PlainArithmetic plain(info().device.type(), !primary_.has_parameters());
+  const PlainArithmetic plain(info().device.type(), primary_.decoding_only());
   model::ForwardOutput output = primary_.forward(input);
   // Its type may be narrower than the secondary's.
   for (at::Tensor& layer : output.layers) layer = layer.to(info().dtype);
@@ -60,7 +60,6 @@ TrainableOutput TandemTrainable::forward(const Batch& batch, const model::Dropou
   const model::PrimaryStates states{.layers = std::move(primary.layers), .encoder = primary.encoder};
   model::ForwardInput input = input_of(batch);
   input.primary = &states;
-  input.block = options_.block;
   const at::Tensor hidden = secondary_.forward(input, dropout).hidden;  // [B,T,D]
   const at::Tensor primary_hidden = at_labels(primary.hidden, batch);   // [P,D_L]
   TrainableOutput output;
@@ -81,7 +80,7 @@ TextWriters TandemTrainable::text_writers() const {
   writers.target = trains_primary() ? std::shared_ptr<model::TransformerModel>(packed_copy(primary_))
                                     : std::shared_ptr<model::TransformerModel>(std::shared_ptr<void>(), &primary_);
   writers.tandem = packed_copy(secondary_);
-  writers.block = options_.block > 0 ? options_.block : secondary_.config().tandem.block;
+  writers.block = secondary_.config().tandem.block;
   return writers;
 }
 
@@ -126,7 +125,7 @@ SharedEncoderTrainable::SharedEncoderTrainable(model::TransformerModel& drafter,
 }
 
 at::Tensor SharedEncoderTrainable::read_target(const Batch& batch, TrainableOutput& output) {
-  const PlainArithmetic plain(info_.device.type(), !target_.has_parameters());
+  const PlainArithmetic plain(info_.device.type(), target_.decoding_only());
   if (!options_.teaches) return target_.encode(batch.source).hidden;
   const model::ForwardOutput read = target_.forward(input_of(batch));
   output.teacher = {.model = &target_, .hidden = at_labels(read.hidden, batch), .labels = batch.labels};

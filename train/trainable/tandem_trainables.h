@@ -26,7 +26,6 @@ const NamedValues<TandemConfiguration>& tandem_configurations();
 
 struct TandemTrainableOptions {
   TandemConfiguration configuration = TandemConfiguration::kPrimaryFrozen;
-  int64_t block = 0;                             // γ of the passes; 0: the secondary's own
   std::filesystem::path primary_directory = {};  // of a frozen primary: what the result refers to
   bool copy_primary = false;  // a frozen primary is copied into the result; else it is named by path and hash
 };

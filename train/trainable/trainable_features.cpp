@@ -56,7 +56,7 @@ TrainableOutput FeatureTrainable::forward(const Batch& batch, const model::Dropo
                             .read = read_places(batch, shape.unrolled - 1)};
   TrainableOutput output;
   {
-    const PlainArithmetic plain(info().device.type(), !target_.has_parameters());
+    const PlainArithmetic plain(info().device.type(), target_.decoding_only());
     const model::ForwardOutput target = target_states(batch);
     for (const at::Tensor& layer : target.layers) input.layers.push_back(layer.to(info().dtype));
     if (target.encoder.defined()) input.encoder = target.encoder.to(info().dtype);

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/corpus/prepare.h"

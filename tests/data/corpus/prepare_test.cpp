@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "base/files.h"

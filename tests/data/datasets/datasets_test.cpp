@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "tests/support/errors.h"

@@ -1,7 +1,6 @@
 // Byte pair encoding from tokenizer.json and from GPT-2's files, on small hand-made vocabularies. Large ones are
 // compared with `tokenizers` in tests/parity.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/tokenizers/tokenizer.h"

@@ -6,7 +6,6 @@
 #include <span>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/utf8.h"
 #include "tests/data/tokenizers/tokenizer_files.h"

@@ -2,7 +2,6 @@
 #include "evaluate/comparison/comparison.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "tests/evaluate/fake_engine.h"

@@ -1,6 +1,5 @@
 // Lines of tasks as prompts: what is cut, what is kept, and what follows on a prompt.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/tokenizers/tokenizer.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "evaluate/measure/measured_task.h"

@@ -2,7 +2,6 @@
 #include "evaluate/results/results.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "evaluate/report/report.h"
@@ -76,7 +75,8 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   const std::string page = report_markdown(results);
   EXPECT_TRUE(page.starts_with(
       "# evaluation\n\nThe best within one point of BLEU is 2.00 ±0.00 × as fast (bild.small.FB0.5.RB5, +0.00).\n\n"
-      "<!-- by hand: stays when the page is written again -->\n* Question:\n* Expected:\n* Held:\n<!-- end -->\n\n"
+      "<!-- by hand: stays when the page is written again -->\n* Question:\n* Target:\n* Expected:\n* Held:\n<!-- end "
+      "-->\n\n"
       "Suite `evaluation`, commit 0123abc, 2026-11-22T12:00:00Z.\na fast processor, cores: 2, threads: 1, not "
       "recorded.\nWall time not recorded.\n\n```\ndraftsmith eval suite.toml\n```\n\ntest, 24 lines:\n\n| run | bleu "
       "|"))

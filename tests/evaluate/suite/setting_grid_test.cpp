@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "evaluate/results/summary.h"

@@ -2,7 +2,6 @@
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "evaluate/suite/suite_options.h"

@@ -2,7 +2,6 @@
 #include "evaluate/suite/tasks.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "tests/evaluate/fake_engine.h"

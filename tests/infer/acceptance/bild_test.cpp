@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "infer/acceptance/acceptance_rules.h"

@@ -2,7 +2,6 @@
 #include "infer/costs/step_costs.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/models.h"
 

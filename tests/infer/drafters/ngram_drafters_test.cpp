@@ -2,7 +2,6 @@
 // the target puts out. Sampling is compared with the exact distribution as in acceptance/rules_test.cpp, with the same
 // alarm.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/corpus/corpus.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"

@@ -2,7 +2,6 @@
 #include "infer/drafters/registry.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
 #include "model/files/model_directory.h"

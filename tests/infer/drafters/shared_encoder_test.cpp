@@ -3,7 +3,6 @@
 #include "model/models/shared_encoder.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "infer/drafters/drafter.h"

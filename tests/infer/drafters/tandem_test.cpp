@@ -10,7 +10,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/random_tensors.h"
 #include "infer/loop/rows.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/engagement.h"

@@ -1,7 +1,8 @@
 // Prompts are processed once and shared by their samples, tokens are told as they are committed; prompts near the end
 // of the context are refused, cut at the left, or skipped.
+#include <set>
+
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/drafters/model_drafter.h"
 #include "infer/generator.h"
@@ -226,10 +227,17 @@ TEST(ContextFit, SkippedPromptsKeepTheirPlaceAndAreReported) {
   Generator generator(models, options);
   const std::vector<Ids> prompts = {Ids(9, 2), {2}, Ids(8, 3), {3}, Ids(20, 4)};
   std::vector<size_t> lengths;
-  const auto results = generator.generate(prompts, 0, [&](size_t first, std::span<const GenerationResult> part) {
-    EXPECT_EQ(first, lengths.size());
-    for (const auto& result : part) lengths.push_back(result.ids.size());
-  });
+  std::multiset<size_t> finished;
+  const auto results = generator.generate(
+      prompts, 0,
+      [&](size_t first, std::span<const GenerationResult> part) {
+        EXPECT_EQ(first, lengths.size());
+        for (const auto& result : part) lengths.push_back(result.ids.size());
+      },
+      [&](size_t output, std::span<const int64_t> /*tokens*/, bool ended) {
+        if (ended) finished.insert(output);
+      });
+  EXPECT_THAT(finished, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(lengths, ElementsAre(0, 0, 3, 3, 0, 0, 3, 3, 0, 0));
   EXPECT_EQ(results[0].stats.target_runs, 0);
   std::vector<bool> skipped;

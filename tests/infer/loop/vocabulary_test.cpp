@@ -1,6 +1,5 @@
 // Vocabularies of two models, and ids that a model or its tokenizer lacks.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "data/tokenizers/sentencepiece.h"

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/decode_options.h"
 #include "infer/self_drafting/methods.h"

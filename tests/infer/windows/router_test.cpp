@@ -4,7 +4,6 @@
 #include <random>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/window_rules.h"

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/model_drafter.h"

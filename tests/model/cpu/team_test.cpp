@@ -9,7 +9,6 @@
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "model/cpu/instructions.h"
 #include "tests/support/errors.h"

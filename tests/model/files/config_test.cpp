@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -317,6 +316,8 @@ TEST_F(Families, SavedModelsAreReadBack) {
     EXPECT_EQ(again->config().family, wanted.family);
     EXPECT_EQ(again->config().key_value_heads(), wanted.key_value_heads());
     EXPECT_EQ(again->config().rotary, wanted.rotary);
+    const json written = load_json(folder / "model/config.json");
+    EXPECT_EQ(written.contains("rope_scaling"), wanted.rotary.scaling != RotaryScaling::kNone);
     EXPECT_EQ(again->config().bos, wanted.bos);
     EXPECT_EQ(again->config().unrotated_layers, wanted.unrotated_layers);
     EXPECT_EQ(again->config().residual_scale, wanted.residual_scale);

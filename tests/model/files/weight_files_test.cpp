@@ -5,7 +5,6 @@
 
 #include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"

@@ -7,7 +7,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -143,6 +142,13 @@ TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
       "aligned");
   EXPECT_EQ(model::load_model(folder_ / "aligned" / "model")->config().draft_vocabulary.ids,
             config.draft_vocabulary.ids);
+}
+
+TEST_F(Stages, APrunedModelKeepsTheTypeOfItsWeights) {
+  const auto whole = model::load_model(folder_ / "model", {.pack = false});
+  model::save_model(folder_ / "narrow", *whole, {.dtype = at::kBFloat16});
+  run("prune", toml::table{{"model", text("narrow")}, {"ff_width", 5}}, "cut");
+  EXPECT_EQ(load_json(folder_ / "cut/model/config.json").at("dtype"), "bfloat16");
 }
 
 TEST_F(Stages, PruningRefusesFilesThatDoNotFit) {
@@ -317,6 +323,21 @@ TEST_F(TeacherOutputs, ThatWouldAllBeTheSameAreRefused) {
   none.insert("temperature", 1.0);
   const auto sampled = targets_of(outputs(none, "sampled"));
   EXPECT_GT(std::set<Tokens>(sampled.begin(), sampled.end()).size(), 3U);
+}
+
+TEST_F(TeacherOutputs, AreRefusedBeforeTheFirstIfASourceIsTooLongOrForAnEncoder) {
+  const auto of_sources = [&](const std::map<std::string, std::string>& provenance) {
+    data::CorpusWriter writer(folder_ / "pairs.h5",
+                              {.tokenizer_hash = "abc", .vocabulary = 40, .provenance = provenance});
+    for (int32_t i = 0; i < 6; ++i) writer.add(Tokens(i == 5 ? 500 : 3, 2 + i), Tokens{9, 1});
+    writer.finish();
+    toml::table stage = table();
+    stage.insert_or_assign("corpus", text("pairs.h5"));
+    return stage_error(stage, "teacher-outputs");
+  };
+  EXPECT_THAT(of_sources({{"prompts", "true"}}), AllOf(HasSubstr("pairs.h5, input 6"), HasSubstr("max_source")));
+  EXPECT_TRUE(fs::is_empty(folder_ / "failing"));
+  EXPECT_THAT(of_sources({}), HasSubstr("set prompts = true"));
 }
 
 TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettingsAre) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -115,7 +114,10 @@ TEST_F(TandemStages, ValidateFindsWhatTheTableAloneShows) {
   EXPECT_THAT(problems_of(stage(option("from", "small") + "block_prediction = 4\n[tandem]\n")),
               AllOf(HasSubstr("of one kind"), HasSubstr("start from random weights")));
   EXPECT_THAT(problems_of(stage("[deep_tandem]\n" + shape)), HasSubstr("the shape of its large part"));
-  EXPECT_THAT(problems_of(stage(shape + "[training.validation]\nmeasure = \"overlap\"\n")), HasSubstr("a teacher"));
+  for (const std::string exits : {"", "[exits]\nlayers = [1]\n"}) {
+    EXPECT_THAT(problems_of(stage(shape + exits + "[training.validation]\nmeasure = \"overlap\"\n")),
+                HasSubstr("a teacher"));
+  }
   EXPECT_THAT(problems_of(stage(shape + "[deep_tandem.large]\nseed = 7\ndropout = 0.3\ntied_head = false\n")),
               AllOf(HasSubstr("large.seed"), HasSubstr("large.dropout"), HasSubstr("large.tied_head")));
   EXPECT_THAT(problems_of(stage(option("teacher", "primary") + "block_prediction = 4\n" + shape)),

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/signals.h"
@@ -12,6 +11,8 @@
 #include "data/router/router_data.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/router.h"
 #include "recipes/inspection.h"
 #include "recipes/stage.h"
@@ -130,6 +131,13 @@ TEST_F(RouterStages, FilesOfAnotherDrafterAndDraftersThatAreNoModelsAreRefused) 
   toml::table lookup = collection();
   lookup.insert_or_assign("drafter", "lookup");
   EXPECT_THAT(stage_error(lookup, "router-data"), AllOf(HasSubstr("a model of its own"), HasSubstr("lookup")));
+  const auto target = model::load_model(folder_ / "target", {.pack = false});
+  model::save_with_companion(folder_ / "features", *model::make_feature_drafter(*target), folder_ / "target");
+  for (const std::string kind : {"router-data", "router"}) {
+    toml::table features = kind == "router" ? training("collected/router_data.h5") : collection();
+    features.insert_or_assign("drafter", text("features"));
+    EXPECT_THAT(stage_error(features, kind), HasSubstr("a model of its own")) << kind;
+  }
   EXPECT_FALSE(fs::exists(folder_ / "failing/router"));
 }
 

@@ -2,7 +2,6 @@
 // with the same bits.
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "base/files.h"
 #include "base/random.h"
