@@ -323,13 +323,11 @@ std::string inspect_work(const fs::path& work) {
 std::optional<fs::path> enclosing_stage(const fs::path& path) {
   fs::path candidate = fs::canonical(path);
   for (int level = 0; level < 6; ++level, candidate = candidate.parent_path()) {
-    const bool checkpoint = candidate.parent_path().filename() == "checkpoints";
-    if (!fs::exists(candidate / "DONE") || checkpoint) continue;
-    if (level == 0) return candidate;
+    if (candidate.parent_path().filename() == "checkpoints") continue;
     try {
       if (read_done(candidate)) return candidate;
     } catch (const UserError&) {
-      continue;  // another program's file of that name
+      if (level == 0) throw;  // above, a file of that name may be another program's
     }
   }
   return std::nullopt;

@@ -49,7 +49,7 @@ enum class DrafterKind {
 struct DrafterTraits {
   std::string_view name;
   bool logits = true;         // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
-  bool on_host = false;       // reads DraftRequest::on_host; true for drafters with next_tokens()
+  bool on_host = false;       // reads DraftRequest::on_host
   bool reads_target = false;  // drafts from the target's hidden states
   bool is_model = false;      // a model of its own, for which a router can be trained
 };

@@ -169,15 +169,21 @@ std::vector<int64_t> completions(const std::vector<int64_t>& tokens, int64_t n) 
   return found;
 }
 
-// One position of one row: its place in the logits and the tokens before it.
+// One position of one row: its place in the logits and the tokens before it. It moves on from one to the next.
 struct ProcessedPosition {
   int64_t b;
-  int64_t j;
   const Row& row;
-  std::vector<int64_t> tokens;  // committed and drafted; empty if no processor needs history
-  int64_t length;               // number of tokens, start token or prompt included
+  int64_t j = 0;
+  int64_t length = 0;                  // number of tokens, start token or prompt included
+  std::vector<int64_t> tokens = {};    // committed and drafted; empty if no processor needs history
+  std::vector<int64_t> distinct = {};  // these in order, once each
 
   void add_to(Places& places, std::span<const int64_t> ids) const { places.add(b, j, ids); }
+  void append(int64_t id) {
+    tokens.push_back(id);
+    const auto place = std::ranges::lower_bound(distinct, id);
+    if (place == distinct.end() || *place != id) distinct.insert(place, id);
+  }
 };
 
 // Changes that the rules of all positions ask for, in the order of their application.
@@ -191,12 +197,7 @@ struct LogitEdits {
 // These add what a rule asks for at one position.
 
 void add_repetitions(const GenerationConfig& settings, const ProcessedPosition& position, LogitEdits& edits) {
-  if (settings.repetition_penalty != 1) {
-    std::vector<int64_t> distinct = position.tokens;
-    std::ranges::sort(distinct);
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    position.add_to(edits.penalised, distinct);
-  }
+  if (settings.repetition_penalty != 1) position.add_to(edits.penalised, position.distinct);
   const int64_t n = settings.no_repeat_ngram_size;
   if (n > 0) position.add_to(edits.banned, completions(position.tokens, n));
 }
@@ -247,14 +248,16 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
   for (size_t b = 0; b < context.rows.size(); ++b) {
     const Row& row = context.rows[b];
     const auto drafted = context.drafted.empty() ? std::span<const int64_t>() : std::span(context.drafted[b]);
-    for (int64_t j = 0; j < logits.size(1); ++j) {
-      const int64_t ahead = context.first + j;
+    if (row.finished) continue;
+    ProcessedPosition position{static_cast<int64_t>(b), row};
+    for (; position.j < logits.size(1); ++position.j) {
+      const int64_t ahead = context.first + position.j;
       const bool beyond_draft = history_ && ahead > std::ssize(drafted);
-      if (row.finished || row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
-      ProcessedPosition position{static_cast<int64_t>(b), j, row, {}, row.length() + ahead};
-      if (history_) {
-        position.tokens = row.tokens;
-        position.tokens.insert(position.tokens.end(), drafted.begin(), drafted.begin() + ahead);
+      if (row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
+      position.length = row.length() + ahead;
+      while (history_ && std::ssize(position.tokens) < position.length) {
+        const size_t n = position.tokens.size();
+        position.append(n < row.tokens.size() ? row.tokens[n] : drafted[n - row.tokens.size()]);
       }
       add_repetitions(settings_, position, edits);
       add_words(settings_, position, edits);

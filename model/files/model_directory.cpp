@@ -273,21 +273,22 @@ bool ModelDirectory::is_unused(const std::string& name) const {
 // Compares stored sinusoids with those that the model computes, as far as both reach; fp16 is near enough.
 void ModelDirectory::check_sinusoids(const std::string& name, Problems& problems) const {
   constexpr double kNear = 1e-3;
-  const at::Tensor wanted = sinusoids(config());
   const TensorEntry& entry = weights_.entry(name);
-  const int64_t first = config().position_offset;
+  const int64_t first = config().position_offset, width = config().width;
   const bool comparable =
-      float_type(entry.dtype) && entry.shape.size() == 2 && entry.shape[0] > first && entry.shape[1] == wanted.size(1);
+      float_type(entry.dtype) && entry.shape.size() == 2 && entry.shape[0] > first && entry.shape[1] == width;
   double difference = 0;
   if (comparable) {
-    const int64_t rows = std::min(entry.shape[0] - first, wanted.size(0));
-    const at::Tensor stored = weights_.stored(name).narrow(0, first, rows).to(at::kFloat);
-    difference = (stored - wanted.narrow(0, 0, rows)).abs().max().item<double>();
+    TransformerConfig shown = config();
+    shown.max_positions = std::min(shown.max_positions, entry.shape[0] - first);
+    const at::Tensor wanted = sinusoids(shown);
+    const at::Tensor stored = weights_.stored(name).narrow(0, first, wanted.size(0)).to(at::kFloat);
+    difference = (stored - wanted).abs().max().item<double>();
   }
   if (comparable && difference <= kNear) return log_info("{}: ignored, the model computes it", weights_.where(name));
   problems.add({.where = weights_.where(name),
                 .what = "holds other positions than the sinusoids of a " + family().name + " model",
-                .expected = fmt::format("at least {} rows of {} numbers, the sinusoids", first + 1, wanted.size(1)),
+                .expected = fmt::format("at least {} rows of {} numbers, the sinusoids", first + 1, width),
                 .found = comparable ? fmt::format("a difference of {:.2g}", difference)
                                     : entry.dtype + " " + shape_text(entry.shape),
                 .hint = "learned positions are not supported in this family"});

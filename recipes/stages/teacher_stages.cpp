@@ -134,9 +134,8 @@ class OutputWriter {
                    options.decoding(infer::baseline_method(options.temperature).name)),
         sources_(inputs, teacher_->info(), tokenizer_.get(), options.prompt_tokens) {
     options.require_languages(inputs, tokenizer_.get());
+    sources_.require_fit(generator_, options.count(inputs));
   }
-
-  void require_fit(int64_t count) const { sources_.require_fit(generator_, count); }
 
   // Returns whether an output reached max_new_tokens without an end.
   bool is_cut(std::span<const int32_t> ids) const {
@@ -176,7 +175,6 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
   options.require_prompts(inputs);
   OutputWriter outputs(options, run, inputs);
   const int64_t count = options.count(inputs);
-  outputs.require_fit(count);
   data::CorpusInfo info = output_info(inputs, options, run);
   const std::filesystem::path file = run.directory / "corpus.h5";
   data::Shards shards(file, count, run.identity, [](const std::filesystem::path& part) {
