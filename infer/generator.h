@@ -65,7 +65,8 @@ class Generator {
   // results do not depend on the batching but for rounding. `first_line` is the first source's index in the random
   // streams and in messages. A prompt that is skipped has results without tokens. An output whose logits are not finite
   // numbers has an error and no tokens; the other outputs go on. `on_tokens` hears of tokens as they are committed,
-  // rows of a batch in turns; its own time counts as kOther. Throws what fit() throws, before anything is decoded.
+  // rows of a batch in turns; of skipped prompts first, that they ended. Its own time counts as kOther. Throws what
+  // fit() throws, before anything is decoded.
   std::vector<GenerationResult> generate(std::span<const std::vector<int64_t>> sources, uint64_t first_line = 0,
                                          const OnResults& on_results = {}, const OnTokens& on_tokens = {});
 

@@ -290,6 +290,7 @@ std::pair<std::string, std::string> validation_of(const fs::path& stage) {
   if (!fs::exists(file)) return {};
   const nlohmann::json summary = load_json(file);
   const nlohmann::json model = summary.is_object() ? summary.value("model", nlohmann::json()) : summary;
+  if (model.is_null()) return {};  // the log had lost it
   Problems problems;
   JsonReader reader(model, file.string(), problems);
   const std::pair measures(fmt::format("{:.4f}", reader.get_double("loss")),

@@ -82,9 +82,10 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }
   const model::ModelDirectory opened(model);
-  const auto whole = model::load_model(opened, {.pack = false});
   model::SaveOptions save;
   save.dtype = stored_type(opened);
+  const auto type = save.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  const auto whole = model::load_model(opened, {.dtype = type, .pack = false});
   save.generation = opened.generation();
   model::PruneEvidence evidence;
   std::unique_ptr<data::Tokenizer> tokenizer;

@@ -128,7 +128,8 @@ class TrainingLog {
 void truncate_metrics(const std::filesystem::path& file, int64_t last_step, bool validated = true);
 
 // Writes validation.json from a run's metrics.jsonl: {"model": the measures at the step `kept`, of the model that the
-// run keeps, "last": those at the last validation}, each with its step. Errors: RunError when there is no such line.
+// run keeps, "last": those at the last validation}, each with its step. Warns, and writes null, where there is no such
+// line.
 void write_validation_summary(const std::filesystem::path& directory, int64_t kept);
 
 // ---- Sums over the steps since the last line of the log

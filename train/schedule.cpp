@@ -103,7 +103,7 @@ Schedule::Schedule(const ScheduleOptions& options, const Period& run, const Peri
     throw UserError(Problem{.where = "schedule.warmup",
                             .what = "the warm-up is longer than the run",
                             .expected = "at most the run's length",
-                            .found = fmt::format("\"{}\", {:.3g} of the run", options.warmup, warmup_share_)});
+                            .found = fmt::format("\"{}\", {:.3g} times the run", options.warmup, warmup_share_)});
   }
 }
 

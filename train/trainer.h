@@ -35,7 +35,7 @@ struct TrainerInputs {
 };
 
 struct TrainResult {
-  std::filesystem::path model;  // the result's directory
+  std::filesystem::path model;  // the result's directory; in memory the leader alone has the best weights
   TrainingState state;
 };
 
@@ -46,8 +46,8 @@ struct TrainResult {
 // SIGINT or SIGTERM, with a checkpoint written, while a SignalWatch exists (base/signals.h; the caller holds it).
 TrainResult run_training(TrainerInputs inputs, TrainOptions options, std::filesystem::path directory);
 
-// Checks a corpus for a teacher-forced pass of a model: it has examples, and no more token ids than the model; for
-// decoder-only models, prompts and lengths fit.
+// Checks a corpus for a teacher-forced pass of a model: it has examples, no more token ids than the model, a form that
+// the model reads (data::check_form()), and lengths that fit.
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems);
 
 }  // namespace draftsmith::train

@@ -101,10 +101,6 @@ std::vector<Spec> given_specs(const DrafterOptions& drafter) {
 // Reports a problem unless exactly one kind is given.
 void check_one_kind(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const size_t given = given_specs(drafter).size();
-  if (!drafter.lookup && drafter.longest != DrafterOptions{}.longest) {
-    problems.add(
-        {where + ".longest", "only look-up has N-grams of a longest length", "lookup = true beside it", "", ""});
-  }
   if (given == 1) return;
   problems.add({where, "the drafter must be given in one way",
                 "one of model, tandem, features, ngram, exit and lookup = true",

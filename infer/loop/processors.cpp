@@ -176,14 +176,9 @@ struct ProcessedPosition {
   int64_t j = 0;
   int64_t length = 0;                  // number of tokens, start token or prompt included
   std::vector<int64_t> tokens = {};    // committed and drafted; empty if no processor needs history
-  std::vector<int64_t> distinct = {};  // these in order, once each
+  std::vector<int64_t> distinct = {};  // for a penalty: the committed ones once each, and the draft's
 
   void add_to(Places& places, std::span<const int64_t> ids) const { places.add(b, j, ids); }
-  void append(int64_t id) {
-    tokens.push_back(id);
-    const auto place = std::ranges::lower_bound(distinct, id);
-    if (place == distinct.end() || *place != id) distinct.insert(place, id);
-  }
 };
 
 // Changes that the rules of all positions ask for, in the order of their application.
@@ -250,14 +245,18 @@ void LogitsProcessors::apply(at::Tensor logits, const ProcessorContext& context)
     const auto drafted = context.drafted.empty() ? std::span<const int64_t>() : std::span(context.drafted[b]);
     if (row.finished) continue;
     ProcessedPosition position{static_cast<int64_t>(b), row};
+    if (history_) position.tokens = row.tokens;
+    if (settings_.repetition_penalty != 1) position.distinct = row.tokens;
+    std::ranges::sort(position.distinct);
+    position.distinct.erase(std::unique(position.distinct.begin(), position.distinct.end()), position.distinct.end());
     for (; position.j < logits.size(1); ++position.j) {
       const int64_t ahead = context.first + position.j;
       const bool beyond_draft = history_ && ahead > std::ssize(drafted);
       if (row.emitted() + ahead >= row.limit || beyond_draft) break;  // garbage positions
       position.length = row.length() + ahead;
       while (history_ && std::ssize(position.tokens) < position.length) {
-        const size_t n = position.tokens.size();
-        position.append(n < row.tokens.size() ? row.tokens[n] : drafted[n - row.tokens.size()]);
+        position.tokens.push_back(drafted[position.tokens.size() - row.tokens.size()]);
+        if (!position.distinct.empty()) position.distinct.push_back(position.tokens.back());
       }
       add_repetitions(settings_, position, edits);
       add_words(settings_, position, edits);

@@ -74,7 +74,7 @@ struct PanelKernels {
 };
 
 // A group's inputs are bytes in order (1 part), or kInt8Group bytes of 16-bit words of the even ones and as many of the
-// odd ones (2 parts): products of words go without the signs that products of bytes need where both must have one.
+// odd ones (2 parts). Products of bytes, for which AVX2 wants one factor without sign, would move signs to the inputs.
 struct Int8Kernels : PanelKernels<Int8Task> {
   int64_t parts = 1;
 };

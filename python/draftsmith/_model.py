@@ -226,8 +226,7 @@ def _inputs(inputs: Any) -> list[Any]:
     if isinstance(inputs, str):
         return [inputs]
     if isinstance(inputs, (Mapping, bytes, bytearray)):
-        raise UserError("the input is neither text nor token ids", where="inputs", found=type(inputs).__name__,
-                        hint="pass a str, or ids: of a tokenizer's output ['input_ids'], without padding")
+        raise UserError("the input is neither text nor token ids", where="inputs", hint="pass its ['input_ids'], unpadded")
     dimensions = getattr(inputs, "ndim", None)  # of arrays and tensors
     if dimensions is not None:
         return list(inputs) if dimensions > 1 else [inputs]

@@ -43,10 +43,11 @@ def cuts(step):
 def words_of(tokenizer):
     """llama.cpp's name of what cuts a text into words, and of whether words that are pieces stay whole."""
     file = Path(tokenizer["file"])
-    whole = json.loads(file.read_bytes()) if file.name == "tokenizer.json" else {"pre_tokenizer": GPT2[0]}
-    if (whole.get("normalizer") or {}).get("type", "NFC") != "NFC":
+    parsed = json.loads(file.read_bytes()) if file.name == "tokenizer.json" else {"pre_tokenizer": GPT2[0]}
+    normalizer = parsed.get("normalizer") or {"normalizers": []}
+    if any(step.get("type") != "NFC" for step in normalizer.get("normalizers", [normalizer])):
         raise no_tokenizer("BPE with a normalizer other than NFC")
-    step = whole.get("pre_tokenizer")
+    step = parsed.get("pre_tokenizer")
     wanted = (cuts(step), tokenizer["ignore_merges"])
     for name, (steps, whole, _) in WORDS.items():
         if tokenizer["byte_level"] and ([one for part in steps for one in cuts(part)], whole) == wanted:

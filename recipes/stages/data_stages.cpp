@@ -83,7 +83,8 @@ void DecodedSources::require_fit(const infer::Generator& generator, int64_t coun
       Problem problem = error.problems().front();
       problem.where = corpus_.file().string() + ", " + problem.where;
       if (problem.hint.find("--long-prompts") != std::string::npos) {
-        problem.hint = "prepare the corpus with max_source, and too_long = \"drop\" or \"truncate\"";
+        problem.hint =
+            is_plain_text(corpus_.info()) ? "lower prompt_tokens" : "give the corpus max_source and too_long";
       }
       throw UserError(problem);
     }

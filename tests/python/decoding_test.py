@@ -129,6 +129,8 @@ class BadInput(unittest.TestCase):
         self.raises("no list of token ids", model().generate, [[[1, 2], [3, 4]]])
         self.raises("neither text nor token ids", model().generate, [[[1, 2], [3]]])
         self.raises("outside", model().generate, [[1, 1 << 40]])
+        for wrong in ({"input_ids": [[1, 2]], "attention_mask": [[1, 1]]}, b"text"):
+            self.raises("neither text nor token ids", model().generate, wrong)
 
     def test_models_that_do_not_fit(self):
         target = trained() / "target/model"

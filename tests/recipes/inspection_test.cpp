@@ -93,6 +93,8 @@ TEST_F(Inspection, UnfinishedStagesAreCalledSo) {
 TEST_F(Inspection, AWorkDirectoryComparesWhatWasTrained) {
   write_file_atomic(stage_ / "validation.json", R"({"model": {"step": 3, "loss": 2.71, "accuracy": 0.451}})");
   EXPECT_THAT(inspect(work_.path()), AllOf(HasSubstr("2.7100"), HasSubstr("0.4510")));
+  write_file_atomic(stage_ / "validation.json", R"({"model": null, "last": {"step": 3}})");
+  EXPECT_THAT(inspect(work_.path()), HasSubstr("eval")) << "a log that has lost the line";
   write_file_atomic(stage_ / "validation.json", R"({"model": {"step": 3}})");
   EXPECT_THAT(inspect_error(work_.path()), AllOf(HasSubstr("validation.json"), HasSubstr("loss")));
 }

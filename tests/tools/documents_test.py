@@ -6,7 +6,8 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+             *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages of docs/results/ that are not studies.
 OTHERS = {"README.md", "claims.md", "cpu.md", "gpu.md", "machine.md", "serving.md", "training.md"}
 STUDIES = [page for page in sorted((ROOT / "docs/results").glob("*.md")) if page.name not in OTHERS]

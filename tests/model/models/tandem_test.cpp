@@ -285,6 +285,10 @@ TEST(TandemConfig, PairsThatDoNotFitAreRefusedWithBothNames) {
     return error_of([&] { tandem_config(secondary, tiny_llama(3), start, {"small/", "large/"}); });
   };
   EXPECT_THAT(message(other, {}), AllOf(HasSubstr("small/"), HasSubstr("large/"), HasSubstr("end a text")));
+  TransformerConfig of_several = tiny_llama(3);
+  of_several.eos = {4, 1};
+  other.eos = {1, 4};
+  EXPECT_NO_THROW(tandem_config(other, of_several, {}, {"small/", "large/"})) << "in another order";
   EXPECT_THAT(message(smaller(tiny_t5()), {}), HasSubstr("encoder-decoder"));
   const TransformerConfig fitting = smaller(tiny_llama(3));
   TransformerConfig other_start = fitting;

@@ -135,6 +135,14 @@ TEST_F(GgufExports, PreTokenizersAreKnownByTheirSteps) {
       EXPECT_THAT(file_of_llama(), HasSubstr(name)) << steps;
     }
   }
+  nlohmann::json json = data::byte_level_json({"a b"});
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", nlohmann::json::parse("[" + digits + words + "]")}};
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", nlohmann::json::array()}};
+  write_json(folder_ / "llama/tokenizer.json", json);
+  EXPECT_THAT(file_of_llama(), HasSubstr("smollm"));
+  json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  write_json(folder_ / "llama/tokenizer.json", json);
+  EXPECT_THAT(refused("llama", "never.gguf"), HasSubstr("a normalizer other than NFC"));
 }
 
 TEST_F(GgufExports, RefuseWhatTheyCannotHold) {
