@@ -104,7 +104,7 @@ std::string shell_word(const std::string& text);
 // "python": the path of the build's interpreter.
 std::span<const EmbeddedText> python_texts();
 
-// What messages say of a script.
+// Words of the error messages about a script.
 struct ScriptMessages {
   std::string where;   // the file that it works on
   std::string what;    // "the chat template cannot be rendered"

@@ -67,10 +67,14 @@ bool continues_prompts(const CorpusInfo& info) {
   return info.source_tokens == 0 || (prompts != info.provenance.end() && prompts->second == "true");
 }
 
+bool is_plain_text(const CorpusInfo& info) {
+  return info.examples > 0 && info.source_tokens == 0;
+}
+
 void check_form(const Corpus& corpus, bool encoder_decoder, Problems& problems) {
   const CorpusInfo& info = corpus.info();
   const std::string where = corpus.file().string();
-  if (encoder_decoder && info.examples > 0 && info.source_tokens == 0) {
+  if (encoder_decoder && is_plain_text(info)) {
     problems.add({where, "it has no sources, so an encoder reads nothing", "pairs of source and target", "plain text",
                   "prepare the corpus with `source` and `target`, or take a decoder-only model"});
   }

@@ -35,6 +35,8 @@ struct CorpusInfo {
 
 // Returns whether the sources are prompts without EOS (data/corpus/prepare.h) or empty.
 bool continues_prompts(const CorpusInfo& info);
+// Returns whether a corpus is plain text: no example has a source.
+bool is_plain_text(const CorpusInfo& info);
 
 // Writes a corpus, one example after the other, in bounded memory: rows wait in a folder beside the file, so that
 // twice its size is needed on the disk. The file has its final name only after finish().

@@ -84,15 +84,11 @@ void DecodedSources::require_fit(const infer::Generator& generator, int64_t coun
       problem.where = corpus_.file().string() + ", " + problem.where;
       if (problem.hint.find("--long-prompts") != std::string::npos) {
         problem.hint =
-            is_plain_text(corpus_.info()) ? "lower prompt_tokens" : "give the corpus max_source and too_long";
+            data::is_plain_text(corpus_.info()) ? "lower prompt_tokens" : "give the corpus max_source and too_long";
       }
       throw UserError(problem);
     }
   }
-}
-
-bool is_plain_text(const data::CorpusInfo& info) {
-  return info.examples > 0 && info.source_tokens == 0;
 }
 
 Fields<DecodingOptions> DecodingOptions::fields() {
@@ -139,7 +135,7 @@ std::map<std::string, std::string> DecodingOptions::provenance() const {
 }
 
 void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
-  if (!is_plain_text(inputs.info()) || prompt_tokens > 0 || temperature > 0) return;
+  if (!data::is_plain_text(inputs.info()) || prompt_tokens > 0 || temperature > 0) return;
   throw UserError(
       {.where = "prompt_tokens",
        .what = "from plain text without prompts, greedy decoding would write the same output for every example",

@@ -54,9 +54,6 @@ class DecodedSources {
   std::vector<int32_t> before_;
 };
 
-// Returns whether a corpus is plain text: no example has a source.
-bool is_plain_text(const data::CorpusInfo& info);
-
 // Options of stages that decode a corpus. A tokenizer is the model's with these languages, or null.
 struct DecodingOptions : data::Languages {
   std::filesystem::path model;

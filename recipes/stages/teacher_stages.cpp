@@ -109,7 +109,7 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
                                          {"calibration_inputs_hash", hash_of(run, sources)},
                                          {"prompts", data::continues_prompts(inputs.info()) ? "true" : "false"},
                                          {"max_new_tokens", fmt::format("{}", options.max_new_tokens)}});
-  if (is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
+  if (data::is_plain_text(inputs.info())) info.provenance["prompt_tokens"] = fmt::format("{}", options.prompt_tokens);
   return info;
 }
 
