@@ -15,12 +15,9 @@ if(NOT failed)
     string(APPEND commit "+")
   endif()
 endif()
-file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "namespace draftsmith::build_info {
-extern const char* const kVersion;
-extern const char* const kCommit;
-extern const char* const kCompiler;
-const char* const kVersion = \"@VERSION@\";
-const char* const kCommit = \"@commit@\";
-const char* const kCompiler = \"@COMPILER@\";
-}  // namespace draftsmith::build_info
+file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT "#include \"base/environment.h\"
+
+std::string draftsmith::version() { return \"@VERSION@\"; }
+std::string draftsmith::git_commit() { return \"@commit@\"; }
+std::string draftsmith::compiler() { return \"@COMPILER@\"; }
 " @ONLY)

@@ -1,6 +1,6 @@
 #include "base/device.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <semaphore>
@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/logging.h"
+#include "base/util.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -35,17 +36,8 @@ struct NamedType {
 constexpr NamedType kTypes[] = {{"fp32", c10::ScalarType::Float},
                                 {"bf16", c10::ScalarType::BFloat16},
                                 {"fp16", c10::ScalarType::Half},
-                                {"fp64", c10::ScalarType::Double}};
-
-constexpr const char* kInt8 = "int8";
-
-// Returns the float type of a name. Errors: UserError, which says what was `expected`.
-c10::ScalarType find_type(const std::string& name, const std::string& where, const char* expected) {
-  for (const NamedType& known : kTypes) {
-    if (name == known.name) return known.type;
-  }
-  throw UserError({where, "unknown number type", expected, "'" + name + "'", ""});
-}
+                                {"fp64", c10::ScalarType::Double},
+                                {"int8", c10::ScalarType::Char}};
 
 #ifdef _OPENMP
 // GNU's OpenMP waits briefly while it manages more threads than there are processors. It has no other switch once a
@@ -79,20 +71,14 @@ void shorten_openmp_waits() {
 }  // namespace
 
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where) {
-  return find_type(name, where, "fp32, bf16, fp16 or fp64");
-}
-
-c10::ScalarType parse_weight_type(const std::string& name, const std::string& where) {
-  if (name == kInt8) return c10::ScalarType::Char;
-  return find_type(name, where, "fp32, bf16, fp16, fp64 or int8");
+  const auto* known = std::ranges::find(kTypes, name, &NamedType::name);
+  if (known != std::end(kTypes)) return known->type;
+  throw UserError({where, "unknown number type", "fp32, bf16, fp16, fp64 or int8", "'" + name + "'", ""});
 }
 
 std::string dtype_name(c10::ScalarType dtype) {
-  if (dtype == c10::ScalarType::Char) return kInt8;
-  for (const NamedType& known : kTypes) {
-    if (dtype == known.type) return known.name;
-  }
-  return c10::toString(dtype);
+  const auto* known = std::ranges::find(kTypes, dtype, &NamedType::type);
+  return known != std::end(kTypes) ? known->name : c10::toString(dtype);
 }
 
 int64_t set_threads(int64_t threads) {
@@ -175,12 +161,8 @@ bool gpu_is_usable() {
 std::optional<int> cuda_index(const std::string& name) {
   if (name == "cuda") return 0;
   if (!name.starts_with("cuda:")) return std::nullopt;
-  int index = 0;
-  const char* begin = name.data() + 5;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, index);
-  // c10::DeviceIndex has eight bits.
-  return error == std::errc() && stop == end && index >= 0 && index < 128 ? std::optional(index) : std::nullopt;
+  const auto index = parse_whole<int>(std::string_view(name).substr(5));
+  return index && *index >= 0 && *index < 128 ? index : std::nullopt;  // c10::DeviceIndex has eight bits
 }
 
 }  // namespace

@@ -14,11 +14,10 @@
 
 namespace draftsmith {
 
-// Returns the type named "fp32", "bf16", "fp16" or "fp64". Throws UserError for other words.
+// Returns the type named "fp32", "bf16", "fp16" or "fp64", and for "int8" that of a byte: weights of int8, all other
+// numbers of fp32. Throws UserError for other words.
 c10::ScalarType parse_dtype(const std::string& name, const std::string& where = "--dtype");
-// Returns the same and, for "int8", the type of a byte: weights of int8, all other numbers of fp32.
-c10::ScalarType parse_weight_type(const std::string& name, const std::string& where = "--dtype");
-// Returns the name that these read.
+// Returns the name that this reads.
 std::string dtype_name(c10::ScalarType dtype);
 
 // Sets the number of threads for LibTorch's work on the CPU, unless it is 0. Returns the number in use. The first call

@@ -6,31 +6,24 @@
 namespace draftsmith {
 namespace {
 
-struct Recorders {
-  std::mutex mutex;
-  std::map<c10::DeviceType, GraphRecorder> by_type;
+std::mutex recorders_mutex;
 
-  Recorders() {
-    if (const GraphRecorder cuda = cuda_graph_recorder()) by_type[c10::DeviceType::CUDA] = cuda;
-  }
-};
-
-Recorders& recorders() {
-  static Recorders all;
+std::map<c10::DeviceType, GraphRecorder>& recorders() {
+  static std::map<c10::DeviceType, GraphRecorder> all{{c10::DeviceType::CUDA, cuda_graph_recorder()}};
   return all;
 }
 
+// Returns an empty function for a type without a recorder.
 GraphRecorder recorder_of(c10::DeviceType type) {
-  const std::scoped_lock lock(recorders().mutex);
-  const auto found = recorders().by_type.find(type);
-  return found == recorders().by_type.end() ? GraphRecorder() : found->second;
+  const std::scoped_lock lock(recorders_mutex);
+  return recorders()[type];
 }
 
 }  // namespace
 
 void set_graph_recorder(c10::DeviceType type, GraphRecorder recorder) {
-  const std::scoped_lock lock(recorders().mutex);
-  recorders().by_type[type] = std::move(recorder);
+  const std::scoped_lock lock(recorders_mutex);
+  recorders()[type] = std::move(recorder);
 }
 
 bool records_graphs(c10::Device device) {

@@ -50,10 +50,6 @@ nlohmann::ordered_json execution_json(const DeviceExecution& execution) {
           {"warnings", execution.fallbacks}};
 }
 
-void count_kernel_launch() {
-  ++execution().kernel_launches;
-}
-
 void count_recording(int64_t nodes) {
   ++execution().recordings;
   execution().nodes = nodes;
@@ -95,17 +91,6 @@ void want_recordings(bool on) {
   execution().wants_recordings = on;
 }
 
-namespace {
-
-// Returns the compiler, the cache and CUDA's functions, which are found once. Throws RunError each time if they are
-// not there.
-std::shared_ptr<KernelTools> tools_of_process() {
-  static const auto tools = std::make_shared<KernelTools>(cuda_runtime());
-  return tools;
-}
-
-}  // namespace
-
 DeviceKernels::DeviceKernels(KernelSource source) : source_(std::move(source)) {}
 
 DeviceKernels::~DeviceKernels() = default;
@@ -131,7 +116,8 @@ const void* DeviceKernels::load(c10::Device device, const std::string& kernel) {
   std::string reason;
   try {
     const c10::DeviceGuard guard(device);
-    if (!loader_) loader_ = std::make_unique<KernelLoader>(source_, tools_of_process());
+    static const auto tools = std::make_shared<KernelTools>(cuda_runtime());  // tried again after an error
+    if (!loader_) loader_ = std::make_unique<KernelLoader>(source_, tools);
     return loader_->kernel(device.index(), kernel);
   } catch (const c10::Error& problem) {
     reason = problem.what_without_backtrace();
@@ -155,7 +141,7 @@ void DeviceKernels::launch_with(const void* kernel, c10::Device device, Dim3 gri
   const CudaRuntime& runtime = loader_->tools().runtime;
   runtime.check(runtime.launch(&config, kernel, arguments),
                 fmt::format("a kernel of {} cannot be launched", source_.main.name));
-  count_kernel_launch();
+  ++execution().kernel_launches;
 }
 
 // Launches take the loader's lock only where kernels may begin early.

@@ -42,7 +42,6 @@ DeviceExecution device_execution();
 // Returns {"own_kernels": bool, "recorded": bool, "warnings": [text]}, for records of measurements.
 nlohmann::ordered_json execution_json(const DeviceExecution& execution);
 
-void count_kernel_launch();
 void count_recording(int64_t nodes);
 void count_replay();
 

@@ -25,25 +25,6 @@
 
 namespace draftsmith {
 
-// Of the source that CMake writes at each build (base/CMakeLists.txt).
-namespace build_info {
-extern const char* const kVersion;
-extern const char* const kCommit;
-extern const char* const kCompiler;
-}  // namespace build_info
-
-std::string version() {
-  return build_info::kVersion;
-}
-
-std::string git_commit() {
-  return build_info::kCommit;
-}
-
-std::string compiler() {
-  return build_info::kCompiler;
-}
-
 std::string libtorch_version() {
   return TORCH_VERSION;
 }

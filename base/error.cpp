@@ -2,21 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace draftsmith {
 namespace {
-
-std::string joined(const std::vector<Problem>& problems) {
-  std::string text;
-  for (const Problem& problem : problems) {
-    if (!text.empty()) text += '\n';
-    text += to_string(problem);
-  }
-  return text;
-}
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -43,7 +35,9 @@ std::string to_string(const Problem& problem) {
   return text;
 }
 
-Error::Error(std::vector<Problem> problems) : std::runtime_error(joined(problems)), problems_(std::move(problems)) {}
+Error::Error(std::vector<Problem> problems)
+    : std::runtime_error(fmt::format("{}", fmt::join(problems | std::views::transform(to_string), "\n"))),
+      problems_(std::move(problems)) {}
 
 void Problems::add_all(const std::vector<Problem>& problems, const std::string& prefix) {
   for (Problem problem : problems) {

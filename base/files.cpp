@@ -191,16 +191,6 @@ void make_directories(const fs::path& directory) {
   }
 }
 
-void rename_directory(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(to, error))) {
-    throw RunError({to.string(), "exists already and is not overwritten", "", "", "move it away and run again"});
-  }
-  fs::rename(from, to, error);
-  if (error) throw failed_write(to, "the finished directory cannot be renamed into place", error.value());
-  sync_directory(parent_of(to));
-}
-
 void replace_link(const fs::path& link, const fs::path& target) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(link, error);

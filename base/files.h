@@ -73,9 +73,6 @@ std::string read_file(const std::filesystem::path& file, uint64_t max_bytes = st
 // Creates a directory and its parents. Throws a UserError with the path and the reason.
 void make_directories(const std::filesystem::path& directory);
 
-// Renames a finished directory or file and syncs the parent directory. Throws RunError, also if `to` exists.
-void rename_directory(const std::filesystem::path& from, const std::filesystem::path& to);
-
 // Makes `link` a relative symbolic link to its sibling `target`, replacing an existing link atomically. Throws
 // RunError, also if `link` is a real file or directory.
 void replace_link(const std::filesystem::path& link, const std::filesystem::path& target);

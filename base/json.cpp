@@ -48,14 +48,14 @@ std::optional<int64_t> integer(const json& value) {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits) {
+json parse_json(std::string_view text, const std::string& source_name) {
+  constexpr int kMaxDepth = 64;
   std::vector<std::set<std::string>> keys;  // of the objects around a place
   // Refuses deep nesting and a key given twice, which the parser accepts.
   const auto guard = [&](int depth, json::parse_event_t event, json& parsed) {
     const bool object = event == json::parse_event_t::object_start;
-    if ((object || event == json::parse_event_t::array_start) && depth >= limits.max_depth) {
-      throw UserError(
-          {source_name, "JSON is nested too deeply", fmt::format("at most {}", limits.max_depth), "more", ""});
+    if ((object || event == json::parse_event_t::array_start) && depth >= kMaxDepth) {
+      throw UserError({source_name, "JSON is nested too deeply", fmt::format("at most {}", kMaxDepth), "more", ""});
     }
     if (object) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
@@ -75,8 +75,8 @@ json parse_json(std::string_view text, const std::string& source_name, const Jso
   }
 }
 
-json load_json(const std::filesystem::path& file, const JsonLimits& limits) {
-  return parse_json(read_file(file, limits.max_bytes), file.string(), limits);
+json load_json(const std::filesystem::path& file, uint64_t max_bytes) {
+  return parse_json(read_file(file, max_bytes), file.string());
 }
 
 void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& value) {

@@ -15,17 +15,12 @@
 
 namespace draftsmith {
 
-struct JsonLimits {
-  uint64_t max_bytes = 256'000'000;
-  int max_depth = 64;
-};
-
-// Reads a JSON file. Throws a UserError with file:line for malformed text, nesting beyond the limit, a key given twice
+// Reads a JSON file. Throws a UserError with file:line for malformed text, nesting beyond 64 levels, a key given twice
 // in one object, and invalid UTF-8.
-nlohmann::json load_json(const std::filesystem::path& file, const JsonLimits& limits = {});
+nlohmann::json load_json(const std::filesystem::path& file, uint64_t max_bytes = 256'000'000);
 
 // Like load_json(), for text in memory. Errors name `source_name` as the file.
-nlohmann::json parse_json(std::string_view text, const std::string& source_name, const JsonLimits& limits = {});
+nlohmann::json parse_json(std::string_view text, const std::string& source_name);
 
 // Writes a JSON file atomically, indented by two blanks, with a last newline. Infinite and NaN numbers become null.
 void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json);

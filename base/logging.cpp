@@ -81,6 +81,10 @@ Progress::Progress(ProgressOptions options, std::function<Clock::time_point()> n
   begin_ = last_print_ = now_();
 }
 
+Progress::Progress(ProgressOptions options, std::string saved) : Progress(std::move(options)) {
+  work_.emplace(std::move(saved), [this] { tick(); });
+}
+
 Progress::~Progress() {
   if (bar_is_open_) sink_("\n");
 }
@@ -145,10 +149,6 @@ std::string Progress::line(Clock::time_point now) const {
   if (!note_.empty() && display_width(text) + display_width(note_) + 2 <= kLineWidth) text += ", " + note_;
   return text;
 }
-
-TimedWork::TimedWork(std::string title, std::string saved)
-    : progress_({.style = progress_style(), .title = std::move(title), .unit = {}}),
-      work_(std::move(saved), [this] { progress_.tick(); }) {}
 
 std::string human_duration(double seconds) {
   if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -48,9 +49,9 @@ enum class ProgressStyle { kBar, kLines, kQuiet };
 ProgressStyle progress_style(bool quiet = false);
 
 struct ProgressOptions {
-  ProgressStyle style = ProgressStyle::kQuiet;
-  std::string title;        // "tokenizing"
-  std::string unit;         // unit of the counts: "lines", "tokens"; empty: only the time is known
+  ProgressStyle style = progress_style();
+  std::string title = {};   // "tokenizing"
+  std::string unit = {};    // unit of the counts: "lines", "tokens"; empty: only the time is known
   int64_t total = 0;        // 0: unknown, no bar and no time left
   int64_t done_before = 0;  // finished in an earlier run: counts as done, but not in the rate
 };
@@ -61,6 +62,8 @@ class Progress {
   using Sink = std::function<void(const std::string&)>;
 
   explicit Progress(ProgressOptions options);
+  // Is long work (base/signals.h), too, at whose points it prints; `saved` as for Interrupted.
+  Progress(ProgressOptions options, std::string saved);
   // Takes a clock and an output, for tests.
   Progress(ProgressOptions options, std::function<Clock::time_point()> now, Sink sink);
   // Ends the line of an unfinished bar.
@@ -90,16 +93,7 @@ class Progress {
   bool bar_is_open_ = false;
   bool finished_ = false;
   std::string note_;
-};
-
-// Long work (base/signals.h) whose progress shows the time alone. Short work shows none.
-class TimedWork {
- public:
-  TimedWork(std::string title, std::string saved);
-
- private:
-  Progress progress_;
-  LongWork work_;
+  std::optional<LongWork> work_;
 };
 
 // Returns a duration as text: "1h02m", "3m07s", "42s", "0.8s".

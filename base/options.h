@@ -93,9 +93,8 @@ struct NestedType {
   enum class Kind { kSingle, kOptional, kVector };
   Kind kind;
   FieldList (*fields)();
-  size_t (*size)(const void* member);
-  void* (*at)(void* member, size_t index);
-  void (*resize)(void* member, size_t count);  // kSingle: nothing to do
+  std::vector<void*> (*elements)(void* member);
+  void (*resize)(void* member, size_t count);  // kSingle: nothing to do; kOptional: makes it present
   const void* (*defaults)();                   // a struct as it is when nothing was given
 };
 
@@ -180,26 +179,17 @@ concept Nested = requires {
 };
 
 template <class M>
-size_t nested_size(const void* member) {
-  if constexpr (kIsVector<M>) {
-    return static_cast<const M*>(member)->size();
-  } else if constexpr (kIsOptional<M>) {
-    return static_cast<const M*>(member)->has_value() ? 1 : 0;
-  } else {
-    return 1;
-  }
-}
-
-template <class M>
-void* nested_at(void* member, size_t index) {
+std::vector<void*> nested_elements(void* member) {
   M& of = *static_cast<M*>(member);
+  std::vector<void*> elements;
   if constexpr (kIsVector<M>) {
-    return &of[index];
+    for (auto& element : of) elements.push_back(&element);
   } else if constexpr (kIsOptional<M>) {
-    return &*of;
+    if (of) elements.push_back(&*of);
   } else {
-    return &of;
+    elements.push_back(&of);
   }
+  return elements;
 }
 
 template <class M>
@@ -207,8 +197,7 @@ void resize_nested(void* member, size_t count) {
   M& of = *static_cast<M*>(member);
   if constexpr (kIsVector<M>) of = M(count);
   if constexpr (kIsOptional<M>) {
-    if (count == 0) of.reset();
-    if (count > 0 && !of) of.emplace();
+    if (!of) of.emplace();
   }
 }
 
@@ -222,11 +211,8 @@ template <Nested M>
 constexpr NestedType kNestedType{kIsVector<M>     ? NestedType::Kind::kVector
                                  : kIsOptional<M> ? NestedType::Kind::kOptional
                                                   : NestedType::Kind::kSingle,
-                                 +[]() -> FieldList { return ElementOf<M>::type::fields(); },
-                                 &nested_size<M>,
-                                 &nested_at<M>,
-                                 &resize_nested<M>,
-                                 &defaults_of<typename ElementOf<M>::type>};
+                                 +[]() -> FieldList { return ElementOf<M>::type::fields(); }, &nested_elements<M>,
+                                 &resize_nested<M>, &defaults_of<typename ElementOf<M>::type>};
 
 template <class M>
 FieldPointer pointer_to(M& member) {
@@ -394,6 +380,17 @@ Json options_identity(const T& options) {
 template <class T>
 std::string options_hash(const T& options) {
   return hash_of_identity(options_identity(options));
+}
+
+Problem unread_options(const std::string& where, const std::string& part, const std::string& chosen);
+
+// Adds a problem if the options of a part differ from their defaults where the struct at `where` chooses another part:
+// nobody would read them.
+template <class T>
+void check_chosen(const T& options, const std::string& part, const std::string& chosen, const std::string& where,
+                  Problems& problems) {
+  if (part == chosen || options_hash(options) == options_hash(T{})) return;
+  problems.add(unread_options(where, part, chosen));
 }
 
 // Returns name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns

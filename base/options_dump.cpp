@@ -92,8 +92,8 @@ ordered_json json_member(const M& member) {
 ordered_json json_nested(const NestedPointer& nested, bool results_only) {
   const FieldList fields = nested.type->fields();
   ordered_json list = ordered_json::array();
-  for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
-    list.push_back(fields_to_json(fields, nested.type->at(nested.member, i), results_only));
+  for (const void* element : nested.type->elements(nested.member)) {
+    list.push_back(fields_to_json(fields, element, results_only));
   }
   if (nested.type->kind == NestedType::Kind::kVector) return list;
   return list.empty() ? ordered_json() : list[0];
@@ -104,8 +104,8 @@ std::string value_text(const ordered_json& value) {
   return value.is_null() ? "" : value == "inf" ? "inf" : value.dump();
 }
 
-ordered_json member_json(const FieldPointer& pointer) {
-  return std::visit(Overload{[](NestedPointer nested) { return json_nested(nested, true); },
+ordered_json member_json(const FieldPointer& pointer, bool results_only = true) {
+  return std::visit(Overload{[&](NestedPointer nested) { return json_nested(nested, results_only); },
                              [](auto* member) { return json_member(*member); }},
                     pointer);
 }
@@ -116,8 +116,8 @@ nlohmann::json nested_identity(const NestedPointer& nested, const NestedPointer&
   const FieldList fields = nested.type->fields();
   if (nested.type->kind == NestedType::Kind::kSingle) return identity_of_fields(fields, nested.member, unset.member);
   auto list = nlohmann::json::array();
-  for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
-    list.push_back(identity_of_fields(fields, nested.type->at(nested.member, i), nested.type->defaults()));
+  for (const void* element : nested.type->elements(nested.member)) {
+    list.push_back(identity_of_fields(fields, element, nested.type->defaults()));
   }
   return list;
 }
@@ -157,12 +157,9 @@ std::string describe_nested(const Field& field, const NestedPointer& nested, con
   if (field.required) kind += "; required";
   if (nested.type->kind == NestedType::Kind::kOptional) kind += "; default: none";
   std::string text = wrapped(name + ": " + kind, kHelpColumns, 2, 2) + help_lines(field);
-  // An absent optional or an empty list has no element to take the defaults from: make one, describe it, remove it.
-  const size_t size = nested.type->size(nested.member);
-  if (size == 0) nested.type->resize(nested.member, 1);
-  text += describe_level(nested.type->fields(), nested.type->at(nested.member, 0), name + ".");
-  if (size == 0) nested.type->resize(nested.member, 0);
-  return text;
+  const std::vector<void*> elements = nested.type->elements(nested.member);
+  const void* defaults = elements.empty() ? nested.type->defaults() : elements.front();
+  return text + describe_level(nested.type->fields(), defaults, name + ".");
 }
 
 std::string describe_level(const FieldList& fields, const void* defaults, const std::string& prefix) {
@@ -185,9 +182,7 @@ ordered_json fields_to_json(const FieldList& fields, const void* object, bool re
   ordered_json json = ordered_json::object();
   for (const Field& field : fields.all()) {
     if (results_only && !field.affects_result) continue;
-    json[field.name] = std::visit(Overload{[&](NestedPointer nested) { return json_nested(nested, results_only); },
-                                           [&](auto* member) { return json_member(*member); }},
-                                  field.pointer(const_cast<void*>(object)));
+    json[field.name] = member_json(field.pointer(const_cast<void*>(object)), results_only);
   }
   return json;
 }
@@ -215,6 +210,14 @@ std::string hash_of_identity(const nlohmann::json& identity) {
   return sha256(identity.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
+Problem unread_options(const std::string& where, const std::string& part, const std::string& chosen) {
+  return {.where = where.empty() ? part : where + "." + part,
+          .what = "options of a part that is not chosen",
+          .expected = fmt::format("name = \"{}\" beside them", part),
+          .found = fmt::format("name = \"{}\"", chosen),
+          .hint = "set the name, or leave the options out"};
+}
+
 std::string field_text(const Field& field, const void* object) {
   return value_text(field_json(field, object));
 }
@@ -228,8 +231,8 @@ std::vector<std::filesystem::path> paths_of_fields(const FieldList& fields, cons
   std::vector<path> paths;
   const auto add = [&](const std::vector<path>& more) { paths.insert(paths.end(), more.begin(), more.end()); };
   const auto add_nested = [&](NestedPointer nested) {
-    for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
-      add(paths_of_fields(nested.type->fields(), nested.type->at(nested.member, i)));
+    for (const void* element : nested.type->elements(nested.member)) {
+      add(paths_of_fields(nested.type->fields(), element));
     }
   };
   for (const Field& field : fields.all()) {

@@ -174,7 +174,7 @@ void parse_nested(const NestedPointer& nested, const toml::node& node, const std
       return;
     }
     nested.type->resize(nested.member, 1);
-    parse_fields(fields, *table, path, nested.type->at(nested.member, 0), problems);
+    parse_fields(fields, *table, path, nested.type->elements(nested.member).front(), problems);
     return;
   }
   const toml::array* array = node.as_array();
@@ -184,9 +184,10 @@ void parse_nested(const NestedPointer& nested, const toml::node& node, const std
     return;
   }
   nested.type->resize(nested.member, array->size());
-  for (size_t i = 0; i < array->size(); ++i) {
+  const std::vector<void*> elements = nested.type->elements(nested.member);
+  for (size_t i = 0; i < elements.size(); ++i) {
     const std::string element_path = fmt::format("{}[{}]", path, i);
-    parse_fields(fields, *array->get(i)->as_table(), element_path, nested.type->at(nested.member, i), problems);
+    parse_fields(fields, *array->get(i)->as_table(), element_path, elements[i], problems);
   }
 }
 
@@ -304,10 +305,11 @@ void validate_fields(const FieldList& fields, const void* object, const std::str
     // Fields are only read here; one accessor serves reading and writing.
     std::visit(Overload{[&](NestedPointer nested) {
                           const FieldList inner = nested.type->fields();
-                          for (size_t i = 0; i < nested.type->size(nested.member); ++i) {
+                          const std::vector<void*> elements = nested.type->elements(nested.member);
+                          for (size_t i = 0; i < elements.size(); ++i) {
                             const bool many = nested.type->kind == NestedType::Kind::kVector;
                             const std::string inner_name = many ? fmt::format("{}[{}]", name, i) : name;
-                            validate_fields(inner, nested.type->at(nested.member, i), inner_name, problems);
+                            validate_fields(inner, elements[i], inner_name, problems);
                           }
                         },
                         [&](auto* member) { validate_member(field, *member, name, problems); }},

@@ -52,15 +52,11 @@ void apply_dropout(const T* in, T* out, int64_t count, int64_t first_group, uint
     const int64_t groups = std::min(kChunk, (count - done + kGroup - 1) / kGroup);
     draw_groups(first_group + done / kGroup, groups, key, words.data());
     int64_t group = 0;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, at::BFloat16>) {
+      using Number = std::conditional_t<std::is_same_v<T, float>, float, uint16_t>;
+      static_assert(sizeof(T) == sizeof(Number) && std::is_trivially_copyable_v<T>);
       group = std::min(groups, (count - done) / kGroup);
-      apply_groups(in + done, out + done, group, words.data(), threshold);
-      done += group * kGroup;
-    }
-    if constexpr (std::is_same_v<T, at::BFloat16>) {
-      static_assert(sizeof(at::BFloat16) == sizeof(uint16_t) && std::is_trivially_copyable_v<at::BFloat16>);
-      group = std::min(groups, (count - done) / kGroup);
-      apply_groups(reinterpret_cast<const uint16_t*>(in + done), reinterpret_cast<uint16_t*>(out + done), group,
+      apply_groups(reinterpret_cast<const Number*>(in + done), reinterpret_cast<Number*>(out + done), group,
                    words.data(), threshold);
       done += group * kGroup;
     }
@@ -158,20 +154,14 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, int64_t threshold,
                             int64_t seed, int64_t step, int64_t site) {
     context->saved_data["key"] = std::vector<int64_t>{threshold, seed, step, site};
-    return run(x, {threshold, seed, step, site});
+    return operator_of<masked_by_key>(x, threshold, seed, step, site);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const std::vector<int64_t> key = context->saved_data["key"].toIntVector();
-    return {run(gradients[0], key), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-
- private:
-  static at::Tensor run(const at::Tensor& x, const std::vector<int64_t>& key) {
-    const DropoutKey dropout_key{static_cast<uint64_t>(key[1]), static_cast<uint64_t>(key[2]),
-                                 static_cast<uint32_t>(key[3])};
-    return masked_by_key(x, static_cast<uint32_t>(key[0]), dropout_key);
+    const at::Tensor gradient = operator_of<masked_by_key>(gradients[0], key[0], key[1], key[2], key[3]);
+    return {gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/utf8.h"
+#include "base/util.h"
 
 namespace draftsmith {
 namespace {
@@ -57,10 +57,8 @@ toml::node* element_of(toml::array& array, const std::string& component) {
   for (toml::node& element : array) {
     if (name_of(element) == component) return &element;
   }
-  size_t index = 0;
-  const char* end = component.data() + component.size();
-  const auto [stop, error] = std::from_chars(component.data(), end, index);
-  return error == std::errc() && stop == end ? array.get(index) : nullptr;
+  const auto index = parse_whole<size_t>(component);
+  return index ? array.get(*index) : nullptr;
 }
 
 toml::node* child_of(toml::node& node, const std::string& component) {

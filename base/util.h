@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +37,14 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
+// Returns the number that the whole text is, if it is one.
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
 // Appends `value` unless the list contains it.
 template <class T>
 void add_new(std::vector<T>& values, const T& value) {
@@ -52,23 +62,31 @@ struct Overload : F... {
 template <class... F>
 Overload(F...) -> Overload<F...>;
 
-// Returns exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial); exactly 0 below -87, NaN for NaN.
-DRAFTSMITH_INLINE float exponential(float x) {
-  const float clamped = std::max(x, -87.0F);  // NaN stays
-  // n is finite even for NaN, because the conversion of NaN to an integer is undefined. Numbers of that size have no
-  // places behind the point: the sum rounds. A loop with std::floor() would not become vector code.
+// Replaces x, a number or a vector of V's with as many I's, by exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial);
+// exactly 0 below -87, NaN for NaN.
+template <class V, class I>
+DRAFTSMITH_INLINE void exponentiate(V& x) {
+  const V clamped = x < -87.0F ? V{} - 87.0F : x;  // NaN stays
+  // Numbers of kWhole's size have no places behind the point: the sum rounds, and its last bits are the integer n. A
+  // loop with std::floor() would not become vector code.
   constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23
-  const float n = (std::max(-87.0F, x) * 1.44269504088896341F + kWhole) - kWhole;
-  const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
-  float p = 1.9875691500e-4F;
-  p = p * r + 1.3981999507e-3F;
+  const V rounded = clamped * 1.44269504088896341F + kWhole;
+  const V n = rounded - kWhole;
+  const V r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
+  V p = r * 1.9875691500e-4F + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
   p = p * r + 4.1665795894e-2F;
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * r * r + r + 1.0F;
-  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-  return x < -87.0F ? 0.0F : p * power;
+  const I power = (__builtin_bit_cast(I, rounded) + 127) << 23;
+  x = x < -87.0F ? V{} : p * __builtin_bit_cast(V, power);
+}
+
+// Returns exp(x) for x <= 0, as exponentiate().
+DRAFTSMITH_INLINE float exponential(float x) {
+  exponentiate<float, int32_t>(x);
+  return x;
 }
 
 DRAFTSMITH_INLINE double exponential(double x) {

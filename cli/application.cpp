@@ -7,7 +7,6 @@
 #include <memory>
 #include <new>
 #include <ranges>
-#include <sstream>
 #include <stdexcept>
 
 #include <c10/util/Exception.h>
@@ -17,7 +16,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/signals.h"
-#include "base/utf8.h"
+#include "base/table.h"
 #include "infer/decode_options.h"
 #include "recipes/stage.h"
 
@@ -164,16 +163,8 @@ const CLI::App& find_command(const CLI::App& root, const std::vector<std::string
 class WrappingFormatter : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override {
-    std::string text;
-    size_t column = 0;
-    std::istringstream words(CLI::Formatter::make_option_desc(option));
-    for (std::string word; words >> word; column += display_width(word) + 1) {
-      if (column > 0 && kNameColumns + column + display_width(word) > kColumns) {
-        text += '\n';
-        column = 0;
-      }
-      text += (column > 0 ? " " : "") + word;
-    }
+    std::string text = wrapped(CLI::Formatter::make_option_desc(option), kColumns - kNameColumns, 0, 0);
+    text.pop_back();  // the last newline
     return text;
   }
 

@@ -178,8 +178,8 @@ int64_t generate_lines(infer::Generator& generator, std::span<const std::vector<
   Progress progress({.style = progress_style(isatty(STDOUT_FILENO) != 0),
                      .title = "generating",
                      .unit = "outputs",
-                     .total = std::ssize(sources) * generator.options().num_samples});
-  const LongWork work("The lines printed are complete.", [&] { progress.tick(); });
+                     .total = std::ssize(sources) * generator.options().num_samples},
+                    "The lines printed are complete.");
   const auto batch = static_cast<size_t>(generator.options().lines_together());
   const size_t at_once = batch == 1 ? 1 : batch * kBatchesAtOnce;
   for (size_t first = 0; first < sources.size(); first += at_once) {
@@ -236,14 +236,14 @@ int run_generate(const GenerateFlags& flags) {
     log_warning("--drafter has no effect on method {}", options.method);
   }
   std::optional<at::ScalarType> drafter_type;
-  if (!flags.drafter_dtype.empty()) drafter_type = parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
+  if (!flags.drafter_dtype.empty()) drafter_type = parse_dtype(flags.drafter_dtype, "--drafter-dtype");
   if (drafter_type && (flags.drafter.empty() || !infer::takes_drafter(options))) {
     log_warning("--drafter-dtype has no effect without a drafter");
   }
   warn_of_unused(*flags.decoding, options);
   infer::Session session({.target = flags.model,
                           .drafter = flags.drafter,
-                          .load = {.device = device, .dtype = parse_weight_type(flags.dtype)},
+                          .load = {.device = device, .dtype = parse_dtype(flags.dtype)},
                           .drafter_dtype = drafter_type,
                           .languages = flags.languages->value(),
                           .option_prefix = "--"});

@@ -131,7 +131,7 @@ TextLines check_flags(const NewFlags& flags) {
     throw UserError({flags.out.string(), "exists already, and is not overwritten", "the name of a new file in --out",
                      "", "remove it, or choose another name"});
   }
-  parse_weight_type(flags.dtype);
+  parse_dtype(flags.dtype);
   TextLines lines;
   for (const fs::path& file : flags.text) {
     for (const std::string& line : data::read_lines(file)) {
@@ -200,7 +200,7 @@ void require_disk(const Starter& starter, const NewFlags& flags, int64_t layers)
 
 Starter look_at(const NewFlags& flags, const TextLines& lines, c10::Device device) {
   Starter starter{.loaded = infer::load_model_directory(
-                      flags.target, {.device = device, .dtype = parse_weight_type(flags.dtype)}, flags.languages),
+                      flags.target, {.device = device, .dtype = parse_dtype(flags.dtype)}, flags.languages),
                   .config = model::ModelDirectory(flags.target).config(),
                   .lines = std::ssize(lines)};
   const auto& tokenizer = infer::tokenizer_of(starter.loaded, "prompts are text: put the model's tokenizer there");
@@ -239,7 +239,7 @@ double row_seconds(const Starter& starter, const NewFlags& flags, model::LoadOpt
 }
 
 void measure_all(Starter& starter, const NewFlags& flags, c10::Device device) {
-  const model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
+  const model::LoadOptions load{.device = device, .dtype = parse_dtype(flags.dtype)};
   starter.row_seconds = row_seconds(starter, flags, load);
   starter.candidates = measure_candidates({.target = starter.loaded,
                                            .load = load,

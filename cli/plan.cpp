@@ -66,9 +66,9 @@ int64_t longest_window(const infer::LoadedDrafter& drafter, const model::ModelIn
 // Returns the median times of drafting and verifying windows of 0..max_window tokens, in rounds as decoding runs them;
 // of fewer tokens where the drafter's positions end. Errors: UserError for models that cannot be loaded or do not fit.
 StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
-  model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
+  model::LoadOptions load{.device = device, .dtype = parse_dtype(flags.dtype)};
   const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
-  if (!flags.drafter_dtype.empty()) load.dtype = parse_weight_type(flags.drafter_dtype, "--drafter-dtype");
+  if (!flags.drafter_dtype.empty()) load.dtype = parse_dtype(flags.drafter_dtype, "--drafter-dtype");
   const infer::SharedDrafter drafter = infer::load_drafter(infer::parse_drafter(flags.drafter), flags.model, load);
   const auto exits = infer::find_exits(flags.model, *target.model, {});
   const infer::DraftTarget pair{*target.model, target.tokenizer.get(), exits.get()};
@@ -90,7 +90,7 @@ StepCosts measured_costs(const PlanFlags& flags, c10::Device device) {
 // Prints what a drafter of each kind would cost and gain. Errors: UserError as measured_costs(), and for a target
 // without a tokenizer.
 int list_candidates(const PlanFlags& flags, c10::Device device) {
-  const model::LoadOptions load{.device = device, .dtype = parse_weight_type(flags.dtype)};
+  const model::LoadOptions load{.device = device, .dtype = parse_dtype(flags.dtype)};
   const infer::LoadedModel target = infer::load_model_directory(flags.model, load);
   infer::tokenizer_of(target, "drafters of all kinds learn text; --drafter measures one that reads ids");
   require_room(target.model->info(), flags);

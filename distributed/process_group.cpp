@@ -2,7 +2,6 @@
 #include "distributed/process_group.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -11,6 +10,9 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/flatten_dense_tensors.h>
+#include <ATen/ops/unflatten_dense_tensors.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -23,6 +25,7 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "base/util.h"
 
 namespace draftsmith {
 namespace {
@@ -47,9 +50,8 @@ class Variables {
       if (!otherwise) missing(name, "a number");
       return otherwise.value_or(least);
     }
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (error == std::errc() && end == text->data() + text->size() && value >= least && value <= most) return value;
+    const auto value = parse_whole<int64_t>(*text);
+    if (value && *value >= least && *value <= most) return *value;
     problems_.add({.where = name,
                    .what = "a variable that tells a process its place among several is not usable",
                    .expected = fmt::format("a number from {} to {}", least, most),
@@ -132,29 +134,6 @@ std::vector<std::vector<at::Tensor>> in_buckets(const std::vector<at::Tensor>& t
     bytes += size;
   }
   return buckets;
-}
-
-// Returns a bucket as one tensor: of one contiguous part that part itself, else a copy.
-at::Tensor pack(const std::vector<at::Tensor>& bucket) {
-  const at::Tensor& first = bucket.front();
-  if (bucket.size() == 1 && first.is_contiguous()) return first;
-  int64_t elements = 0, begin = 0;
-  for (const at::Tensor& part : bucket) elements += part.numel();
-  at::Tensor packed = at::empty({elements}, first.options().requires_grad(false));
-  for (const at::Tensor& part : bucket) {
-    packed.narrow(0, begin, part.numel()).view(part.sizes()).copy_(part);
-    begin += part.numel();
-  }
-  return packed;
-}
-
-void unpack(const at::Tensor& packed, const std::vector<at::Tensor>& bucket) {
-  if (packed.is_same(bucket.front())) return;
-  int64_t begin = 0;
-  for (at::Tensor part : bucket) {
-    part.copy_(packed.narrow(0, begin, part.numel()).view(part.sizes()));
-    begin += part.numel();
-  }
 }
 
 [[noreturn]] void refuse_store(const Launch& launch, seconds timeout, const std::exception& error) {
@@ -270,13 +249,16 @@ struct ProcessGroup::Connection {
     guard(what, [&] {
       std::deque<Flight> flights;
       const auto land = [&] {
-        flights.front().work->wait();
-        unpack(flights.front().packed.front(), flights.front().bucket);
+        auto& [bucket, packed, work] = flights.front();
+        work->wait();
+        if (!packed.front().is_alias_of(bucket.front())) {
+          at::_foreach_copy_(bucket, at::unflatten_dense_tensors(packed.front(), bucket));
+        }
         flights.pop_front();
       };
       for (const auto& bucket : in_buckets(tensors)) {
         if (flights.size() == kFlights) land();
-        std::vector<at::Tensor> packed{pack(bucket)};
+        std::vector<at::Tensor> packed{at::flatten_dense_tensors(bucket)};  // a view of one contiguous tensor
         auto work = operation(packed);
         flights.push_back({bucket, std::move(packed), std::move(work)});
       }

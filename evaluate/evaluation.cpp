@@ -308,7 +308,7 @@ class Suite {
     results.environment.update(engine_.description());
     add_load(results);
     results.options = options_to_json(options_);
-    const TimedWork work("summarizing", kHowToGoOn);
+    Progress work({.title = "summarizing"}, kHowToGoOn);
     for (const auto& task : tasks_) results.tasks.push_back(summarize_task(task, options_, engine_));
     for (const auto& table : options_.match_rates) {
       add_table("match rates", table, results, [&] { results.match_rates.push_back(count_match_rates(table)); });

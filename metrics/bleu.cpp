@@ -32,26 +32,19 @@ bool stands_alone(char c) {
   return punctuation && c != '\'' && c != '-' && !is_point(c);
 }
 
-// Rewrites pairs of characters from left to right, without overlap: `write` outputs both if `matches(first, second)`.
-template <typename Matches, typename Write>
-std::string rewrite_pairs(const std::string& text, Matches matches, Write write) {
+// Sets characters apart by blanks, from left to right without overlap: of each pair that matches the second one or,
+// unless `second`, the first.
+template <typename Matches>
+std::string isolate_in_pairs(const std::string& text, bool second, Matches matches) {
   std::string result;
-  for (size_t at = 0; at < text.size();) {
-    if (at + 1 < text.size() && matches(text[at], text[at + 1])) {
-      write(text[at], text[at + 1], result);
-      at += 2;
-    } else {
-      result.push_back(text[at++]);
-    }
+  for (size_t at = 0; at < text.size(); ++at) {
+    const bool pair = at + 1 < text.size() && matches(text[at], text[at + 1]);
+    if (pair && second) result.append({text[at], ' ', text[at + 1], ' '});
+    if (pair && !second) result.append({' ', text[at], ' ', text[at + 1]});
+    if (!pair) result.push_back(text[at]);
+    at += pair ? 1 : 0;
   }
   return result;
-}
-
-void write_behind(char first, char second, std::string& out) {
-  out.append({first, ' ', second, ' '});
-}
-void write_before(char first, char second, std::string& out) {
-  out.append({' ', first, ' ', second});
 }
 
 // The rules of NIST's mteval script for Western punctuation, which 13a and zh share, act on ASCII only: bytes suffice.
@@ -66,25 +59,16 @@ void unescape_entities(std::string& text) {
 // Returns the text with blanks around blanks and ASCII punctuation marks but apostrophe, comma, hyphen, full stop.
 std::string isolate_punctuation(const std::string& text) {
   std::string result;
-  for (const char c : text) {
-    if (stands_alone(c)) {
-      result.append({' ', c, ' '});
-    } else {
-      result.push_back(c);
-    }
-  }
+  for (const char c : text) result += stands_alone(c) ? std::string{' ', c, ' '} : std::string(1, c);
   return result;
 }
 
 // Returns the text with commas and full stops set apart unless digits are on both sides, and hyphens behind digits. At
 // the text's ends, the rule for the missing side does not apply.
 std::string isolate_points_and_dashes(std::string text) {
-  text = rewrite_pairs(
-      text, [](char first, char second) { return !is_digit(first) && is_point(second); }, write_behind);
-  text = rewrite_pairs(
-      text, [](char first, char second) { return is_point(first) && !is_digit(second); }, write_before);
-  return rewrite_pairs(
-      text, [](char first, char second) { return is_digit(first) && second == '-'; }, write_behind);
+  text = isolate_in_pairs(text, true, [](char first, char second) { return !is_digit(first) && is_point(second); });
+  text = isolate_in_pairs(text, false, [](char first, char second) { return is_point(first) && !is_digit(second); });
+  return isolate_in_pairs(text, true, [](char first, char second) { return is_digit(first) && second == '-'; });
 }
 
 Pieces characters_of(std::string_view text) {
@@ -156,7 +140,9 @@ int64_t clipped_matches(const std::vector<Ngram>& hypothesis, const std::vector<
   for (auto first = hypothesis.begin(); first != hypothesis.end();) {
     const auto last = std::upper_bound(first, hypothesis.end(), *first);
     int64_t allowed = 0;
-    for (const auto& reference : references) allowed = std::max(allowed, count_sorted(reference[order], *first));
+    for (const auto& reference : references) {
+      allowed = std::max<int64_t>(allowed, std::ssize(std::ranges::equal_range(reference[order], *first)));
+    }
     matches += std::min<int64_t>(last - first, allowed);
     first = last;
   }

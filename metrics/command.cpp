@@ -2,7 +2,6 @@
 // numbers, so that intervals, paired tests and choices work as for other metrics.
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <sstream>
@@ -14,6 +13,7 @@
 
 #include "base/child_process.h"
 #include "base/error.h"
+#include "base/util.h"
 #include "metrics/metric.h"
 
 namespace draftsmith::metrics {
@@ -109,9 +109,8 @@ struct CommandRun {
   double number_at(std::string_view line, size_t index) const {
     std::string_view text = stripped(line);
     if (text.starts_with('+')) text.remove_prefix(1);
-    double number = 0;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (read.ec == std::errc() && read.ptr == text.data() + text.size() && std::isfinite(number)) return number;
+    const auto number = parse_whole<double>(text);
+    if (number && std::isfinite(*number)) return *number;
     throw error(fmt::format("line {} of the command's output is no number", index + 1), "one finite number a line",
                 fmt::format("'{}'", line.substr(0, 80)));
   }

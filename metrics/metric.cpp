@@ -36,6 +36,19 @@ const Registry<NamedValue<Make>>& kinds() {
   return kKinds;
 }
 
+// Adds a problem if the metric's name and its command do not belong together.
+void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems) {
+  const std::string at = where.empty() ? "command" : where + ".command";
+  const bool blank = command.find_first_not_of(" \t\n") == std::string::npos;
+  if (blank && (name == "command" || !command.empty())) {
+    problems.add({at, "the metric needs a command", "a command of /bin/sh", "none",
+                  "metric = { command = \"python3 score.py\" }"});
+  } else if (!blank && name != "command" && name != MetricOptions().name) {
+    problems.add({at, "only the metric command runs one", "command alone, or another metric",
+                  "name = \"" + name + "\" and a command", ""});
+  }
+}
+
 // Adds a problem for each option that another metric reads.
 void check_owners(const MetricOptions& options, const std::string& where, Problems& problems) {
   const MetricOptions usual;
@@ -92,7 +105,7 @@ std::string Metric::line_of(const std::string& text) const {
 
 Fields<MetricOptions> MetricOptions::fields() {
   return Fields<MetricOptions>("metric options")
-      .add("name", &MetricOptions::name, Choices(metric_names()),
+      .add("name", &MetricOptions::name, Choices(kinds().names()),
            "Metric of the task; none: the task has no references and measures speed only.")
       .add("tokenize", &MetricOptions::tokenize, Choices(bleu_tokenizer_names()),
            "BLEU's tokenizer, as in sacreBLEU. Without it: zh for references in Chinese, char for Japanese, as the "
@@ -126,30 +139,8 @@ Fields<MetricOptions> MetricOptions::fields() {
       });
 }
 
-void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems) {
-  const std::string at = where.empty() ? "command" : where + ".command";
-  const bool blank = command.find_first_not_of(" \t\n") == std::string::npos;
-  if (blank && (name == "command" || !command.empty())) {
-    problems.add({at, "the metric needs a command", "a command of /bin/sh", "none",
-                  "metric = { command = \"python3 score.py\" }"});
-  } else if (!blank && name != "command" && name != MetricOptions().name) {
-    problems.add({at, "only the metric command runs one", "command alone, or another metric",
-                  "name = \"" + name + "\" and a command", ""});
-  }
-}
-
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options) {
   return kinds().at(options.kind()).value(options);
-}
-
-std::unique_ptr<const Metric> make_metric(const std::string& name) {
-  MetricOptions options;
-  options.name = name;
-  return make_metric(options);
-}
-
-std::vector<std::string> metric_names() {
-  return kinds().names();
 }
 
 std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& statistics,
@@ -165,7 +156,7 @@ std::vector<NamedScore> all_scores(const Metric& metric, const LineStatistics& s
 }
 
 std::vector<std::string> scoring_metrics() {
-  std::vector<std::string> names = metric_names();
+  std::vector<std::string> names = kinds().names();
   std::erase(names, "none");
   return names;
 }

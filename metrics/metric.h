@@ -110,9 +110,6 @@ struct MetricOptions : CommandOptions {
   static Fields<MetricOptions> fields();
 };
 
-// Adds a problem if the metric's name and its command do not belong together.
-void check_command(const std::string& name, const std::string& command, const std::string& where, Problems& problems);
-
 // Returns why a command's score cannot have this name; empty if it can.
 std::string defect_of_label(const std::string& label);
 
@@ -131,12 +128,6 @@ std::string language_of_references(const std::filesystem::path& file);
 
 // Returns the metric that `options` name. Errors: UserError for an unknown name or tokenizer.
 std::unique_ptr<const Metric> make_metric(const MetricOptions& options);
-
-// Returns the metric of that name with its default options. Errors: UserError for an unknown name.
-std::unique_ptr<const Metric> make_metric(const std::string& name);
-
-// Returns the names of all metrics.
-std::vector<std::string> metric_names();
 
 // What each metric's own file has for make_metric(). To add a metric: a file, a line here, and one in metric.cpp.
 std::unique_ptr<const Metric> make_bleu(const MetricOptions& options);

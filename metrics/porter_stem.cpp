@@ -69,12 +69,12 @@ struct Rule {
   Word replacement;
 };
 
-// Applies the first rule whose suffix matches if the stem's measure exceeds `above`. Later rules are not tried.
-std::string apply_first(Word word, std::span<const Rule> rules, int above) {
+// Applies the first rule whose suffix matches if the stem's measure is positive. Later rules are not tried.
+std::string apply_first(Word word, std::span<const Rule> rules) {
   for (const Rule& rule : rules) {
     if (!word.ends_with(rule.suffix)) continue;
     const Word stem = without(word, rule.suffix);
-    return measure(stem) > above ? join(stem, rule.replacement) : std::string(word);
+    return measure(stem) > 0 ? join(stem, rule.replacement) : std::string(word);
   }
   return std::string(word);
 }
@@ -129,40 +129,27 @@ std::string double_suffixes(Word word) {
   if (word.ends_with("logi")) {
     return std::string(measure(without(word, "ogi")) > 0 ? without(word, "i") : word);
   }
-  return apply_first(word, kRules, 0);
+  return apply_first(word, kRules);
 }
 
 std::string adjective_suffixes(Word word) {
   static constexpr std::array<Rule, 7> kRules{
       {{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""}, {"ness", ""}}};
-  return apply_first(word, kRules, 0);
+  return apply_first(word, kRules);
 }
 
 std::string single_suffixes(Word word) {
-  static constexpr std::array<Rule, 18> kRules{{{"al", ""},
-                                                {"ance", ""},
-                                                {"ence", ""},
-                                                {"er", ""},
-                                                {"ic", ""},
-                                                {"able", ""},
-                                                {"ible", ""},
-                                                {"ant", ""},
-                                                {"ement", ""},
-                                                {"ment", ""},
-                                                {"ent", ""},
-                                                {"ou", ""},
-                                                {"ism", ""},
-                                                {"ate", ""},
-                                                {"iti", ""},
-                                                {"ous", ""},
-                                                {"ive", ""},
-                                                {"ize", ""}}};
+  static constexpr std::array<Word, 18> kSuffixes{"al",   "ance", "ence", "er",  "ic",  "able", "ible", "ant", "ement",
+                                                  "ment", "ent",  "ou",   "ism", "ate", "iti",  "ous",  "ive", "ize"};
   if (word.ends_with("ion")) {
     const Word stem = without(word, "ion");
     const bool cut = measure(stem) > 1 && (stem.back() == 's' || stem.back() == 't');
     return std::string(cut ? stem : word);
   }
-  return apply_first(word, kRules, 1);
+  for (const Word suffix : kSuffixes) {
+    if (word.ends_with(suffix)) return std::string(measure(without(word, suffix)) > 1 ? without(word, suffix) : word);
+  }
+  return std::string(word);
 }
 
 std::string final_e_and_double_l(std::string word) {

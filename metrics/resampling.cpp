@@ -80,8 +80,8 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   if (a.width != b.width || a.values.size() != b.values.size()) {
     throw std::logic_error("paired test: the systems' statistics differ in shape");
   }
-  PairedTest test{.score_a = score(a.sum()), .score_b = score(b.sum())};
-  test.difference = test.score_a - test.score_b;
+  PairedTest test{.score_b = score(b.sum())};
+  test.difference = score(a.sum()) - test.score_b;
   const int64_t lines = a.lines();
   if (lines == 0) return test;
   RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");

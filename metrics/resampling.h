@@ -46,7 +46,6 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
 
 // Comparison of systems A and B on the same lines.
 struct PairedTest {
-  double score_a = 0;
   double score_b = 0;
   double difference = 0;  // score_a - score_b
   Interval difference_interval{};

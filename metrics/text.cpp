@@ -84,10 +84,6 @@ std::vector<Ngram> sorted_ngrams(std::span<const uint32_t> symbols, size_t order
   return ngrams;
 }
 
-int64_t count_sorted(const std::vector<Ngram>& sorted, const Ngram& ngram) {
-  return std::ssize(std::ranges::equal_range(sorted, ngram));
-}
-
 int64_t count_matches(const std::vector<Ngram>& a, const std::vector<Ngram>& b) {
   std::vector<Ngram> common;
   std::ranges::set_intersection(a, b, std::back_inserter(common));

@@ -49,9 +49,6 @@ using Ngram = std::array<uint32_t, 6>;
 // Returns the n-grams of an order.
 std::vector<Ngram> sorted_ngrams(std::span<const uint32_t> symbols, size_t order);
 
-// Returns the occurrences of an n-gram in a sorted list.
-int64_t count_sorted(const std::vector<Ngram>& sorted, const Ngram& ngram);
-
 // Returns the size of the multiset intersection of two sorted lists.
 int64_t count_matches(const std::vector<Ngram>& a, const std::vector<Ngram>& b);
 

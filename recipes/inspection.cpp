@@ -19,6 +19,7 @@
 #include "data/ngrams/ngram_table.h"
 #include "data/router/router_data.h"
 #include "data/teacher/teacher_cache.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluate/results/results.h"
 #include "model/files/model_directory.h"
 #include "model/models/deep_tandem.h"
@@ -91,14 +92,6 @@ std::string describe_deep_tandem(const fs::path& directory) {
   return text + "small part (predicts)\n" + describe_shape(parts.small);
 }
 
-// Returns the name of a directory's tokenizer file; empty: none.
-std::string tokenizer_file(const fs::path& directory) {
-  for (const char* name : {"spiece.model", "tokenizer.model", "tokenizer.json", "vocab.json"}) {
-    if (fs::is_regular_file(directory / name)) return name;
-  }
-  return {};
-}
-
 std::string describe_model_directory(const fs::path& directory) {
   const model::ModelKind& kind = model::kind_of_directory(directory);
   if (kind == model::deep_tandem_kind()) return describe_deep_tandem(directory);
@@ -121,9 +114,9 @@ std::string describe_model_directory(const fs::path& directory) {
   if (config.block_attention > 0) {
     text += fmt::format("  predicts       blocks of {} tokens at once\n", config.block_attention);
   }
-  if (const std::string tokenizer = tokenizer_file(directory); !tokenizer.empty()) {
-    text +=
-        fmt::format("  tokenizer      {}, sha256 {}\n", tokenizer, sha256_file(directory / tokenizer).substr(0, 16));
+  if (const fs::path tokenizer = data::tokenizer_file(directory); !tokenizer.empty()) {
+    text += fmt::format("  tokenizer      {}, sha256 {}\n", tokenizer.filename().string(),
+                        sha256_file(tokenizer).substr(0, 16));
   }
   const fs::path exits = model::exits_directory(directory);
   return fs::exists(exits) ? text + model::describe_exits(exits) : text;

@@ -39,22 +39,16 @@ std::map<std::string, std::string> hash_files(const std::filesystem::path& direc
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Done, stage, kind, version, hash, options, inputs, files, finished, seconds)
+
 std::filesystem::path stage_directory(const std::filesystem::path& work, const std::string& name,
                                       const std::string& id) {
   return work / (name + "-" + id.substr(0, 8));
 }
 
 void write_done(const std::filesystem::path& directory, Done done) {
-  const nlohmann::ordered_json json = {{"stage", done.stage},
-                                       {"kind", done.kind},
-                                       {"version", done.version},
-                                       {"hash", done.hash},
-                                       {"options", done.options},
-                                       {"inputs", done.inputs},
-                                       {"files", hash_files(directory, directory)},
-                                       {"finished", done.finished},
-                                       {"seconds", done.seconds}};
-  write_json(directory / kDoneName, json);
+  done.files = hash_files(directory, directory);
+  write_json(directory / kDoneName, nlohmann::json(done));
 }
 
 std::optional<Done> read_done(const std::filesystem::path& directory) {
@@ -62,15 +56,7 @@ std::optional<Done> read_done(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(file)) return std::nullopt;
   const nlohmann::json json = load_json(file);
   try {
-    return Done{.stage = json.at("stage"),
-                .kind = json.at("kind"),
-                .version = json.at("version"),
-                .hash = json.at("hash"),
-                .options = json.at("options"),
-                .inputs = json.at("inputs"),
-                .files = json.at("files"),
-                .finished = json.at("finished"),
-                .seconds = json.at("seconds")};
+    return json.get<Done>();
   } catch (const nlohmann::json::exception& error) {
     throw UserError({.where = file.string(),
                      .what = "damaged stage marker",

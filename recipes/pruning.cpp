@@ -77,7 +77,7 @@ std::string describe_pruning(const model::TransformerConfig& before, const model
 
 std::string prune_directory(const fs::path& model, const fs::path& out, const model::PruneOptions& options) {
   model::require_free_place(out);
-  const TimedWork work("pruning", "nothing was written");
+  Progress work({.title = "pruning"}, "nothing was written");
   if (fs::exists(model::exits_directory(model))) {
     log_info("{}: its exits are not copied, because they belong to the whole model", model.string());
   }

@@ -4,14 +4,9 @@
 #include <iostream>
 #include <utility>
 
-#include "distributed/process_group.h"
 #include "evaluate/evaluation.h"
 
 namespace draftsmith::recipes {
-
-ProcessGroup* only_process() {
-  return &ProcessGroup::single();
-}
 
 void Execution::apply_to(evaluate::SuiteOptions& suite) const {
   if (device != ExecutionOptions().device) suite.device = device;

@@ -13,24 +13,18 @@
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/registry.h"
+#include "distributed/process_group.h"
 
-namespace draftsmith {
-class ProcessGroup;  // distributed/process_group.h
-}
 namespace draftsmith::evaluate {
 struct SuiteOptions;  // evaluate/suite/suite_options.h
 }
 
 namespace draftsmith::recipes {
 
-// Returns ProcessGroup::single().
-ProcessGroup* only_process();
-
 // How a recipe runs.
 struct Execution : ExecutionOptions {
-  ProcessGroup* world = only_process();  // processes that run the recipe together
+  ProcessGroup* world = &ProcessGroup::single();  // processes that run the recipe together
 
-  ProgressStyle progress() const { return progress_style(quiet); }
   // Replaces a suite's device and threads by those that flags name.
   void apply_to(evaluate::SuiteOptions& suite) const;
 };

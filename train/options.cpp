@@ -59,6 +59,12 @@ Fields<ValidationOptions> ValidationOptions::fields() {
                         .expected = "bleu_examples above 0",
                         .found = "bleu_examples = 0"});
         }
+        if (measures_drafts(options.measure) && options.max_new_tokens == 1) {
+          problems.add({.where = where + ".max_new_tokens",
+                        .what = "leaves a speculative decode nothing to draft, by which the best model is chosen",
+                        .expected = "at least 2",
+                        .found = "1"});
+        }
         if (measures_drafts(options.measure) && options.draft_examples == 0) {
           problems.add(
               {.where = where + ".measure",
@@ -91,13 +97,16 @@ Fields<TrainOptions> TrainOptions::fields() {
       .add("keep", &TrainOptions::keep, Choices{"best", "last"},
            "Which model is the result: the best by validation.measure, or the last. Without validation: the last.")
       .add("checkpoint_every", &TrainOptions::checkpoint_every, NoResult{},
-           "How often a training checkpoint is written, beside interruptions and the end; empty: only then.")
+           "How often a training checkpoint is written, beside interruptions and the end: \"5 minutes\", \"1000 "
+           "steps\"; empty: only then.")
       .add("log_every", &TrainOptions::log_every, Range{1}, Unit{"steps"}, NoResult{},
            "How often metrics.jsonl gets a line.")
       .check([](const TrainOptions& options, const std::string& where, Problems& problems) {
         const std::string prefix = where.empty() ? "" : where + ".";
         check_length(options.length, prefix + "length", problems);
-        check_period(options.checkpoint_every, prefix + "checkpoint_every", true, problems);
+        if (!parse_minutes(options.checkpoint_every)) {
+          check_period(options.checkpoint_every, prefix + "checkpoint_every", true, problems);
+        }
       });
 }
 

@@ -41,7 +41,7 @@ struct TrainOptions {
   std::string precision = "fp32";
   std::string keep = "best";
   // The following fields change no result.
-  std::string checkpoint_every = "1000 steps";  // a period, or empty: at interruptions and the end
+  std::string checkpoint_every = "5 minutes";  // or a period, or empty: at interruptions and the end
   int64_t log_every = 50;
   static Fields<TrainOptions> fields();
 };

@@ -62,7 +62,7 @@ void from_json(const nlohmann::json& json, TrainingState& state) {
 namespace {
 
 constexpr const char* kStepPrefix = "step-";
-constexpr const char* kTemporary = "unfinished-";
+constexpr const char* kTemporary = ".step-";
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
@@ -122,7 +122,6 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
                              const model::SaveOptions& save) const {
   const std::string number = fmt::format("{:09}", state.step);
   const std::filesystem::path final_path = folder_ / (kStepPrefix + number);
-  const std::filesystem::path path = folder_ / (kTemporary + number);
   const nlohmann::ordered_json json{{"format_version", kFormatVersion},
                                     {"identity", identity_},
                                     {"threads", at::get_num_threads()},
@@ -134,14 +133,16 @@ void CheckpointFolder::write(const TrainableModel& trainable, const Optimizer& o
     write_json(final_path / kState, json);
   } else {
     make_directories(folder_);
-    remove_others(folder_, kTemporary, {});  // of runs that were killed, or filled the disk
+    remove_others(folder_, kTemporary, {});  // of runs that were killed
+    AtomicPath whole(final_path);
+    const std::filesystem::path& path = whole.temporary();
     make_directories(path);
     save_optimizer(path / kOptimizer, optimizer);
     trainable.save(path / kModel, save);
     write_json(path / kState, json);
     write_file_atomic(path / kDone, number + "\n");
     std::filesystem::remove_all(final_path);  // without DONE, so no checkpoint
-    rename_directory(path, final_path);
+    whole.commit();
   }
   replace_link(folder_ / "last", final_path);
   remove_others(folder_, kStepPrefix, final_path);

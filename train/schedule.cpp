@@ -24,20 +24,30 @@ constexpr double kRounding = 1e-9;  // 0.3 / 0.1 is 2.9999999999999996
                           .found = "\"" + text + "\""});
 }
 
-}  // namespace
-
-Period parse_period(const std::string& text, const std::string& where) {
+// Returns the number and the unit of a text; 0 unless its number is above 0.
+std::pair<double, std::string> quantity_of(const std::string& text) {
   std::string compact;
   std::copy_if(text.begin(), text.end(), std::back_inserter(compact), [](char c) { return c != ' ' && c != '_'; });
   char* rest = nullptr;
   const double count = std::strtod(compact.c_str(), &rest);
-  if (rest == compact.c_str() || !std::isfinite(count) || count <= 0) reject(text, where);
-  const std::string unit = rest;
+  if (rest == compact.c_str() || !std::isfinite(count) || count <= 0) return {};
+  return {count, rest};
+}
+
+}  // namespace
+
+Period parse_period(const std::string& text, const std::string& where) {
+  const auto [count, unit] = quantity_of(text);
   if (unit == "steps" || unit == "step") return Steps{count};
   if (unit == "epochs" || unit == "epoch") return Epochs{count};
   if (unit == "labels" || unit == "label") return Labels{count};
   if (unit == "%" && count <= kPercent) return Share{count / kPercent};
   reject(text, where);
+}
+
+std::optional<double> parse_minutes(const std::string& text) {
+  const auto [count, unit] = quantity_of(text);
+  return unit == "minutes" || unit == "minute" ? std::optional(count) : std::nullopt;
 }
 
 void check_period(const std::string& text, const std::string& where, bool empty_is_off, Problems& problems) {

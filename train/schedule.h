@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -57,6 +58,9 @@ struct PeriodScale {
 // Reads "<number> steps|epochs|labels|%" (singular too; 2e3, 1.5 and 2_000 are numbers). Throws UserError; `where`
 // names the option.
 Period parse_period(const std::string& text, const std::string& where);
+
+// Returns the minutes of "<number> minutes"; absent for other texts.
+std::optional<double> parse_minutes(const std::string& text);
 
 // Checks an option that holds a period: adds a problem unless `text` is one. `empty_is_off`: "" is valid, too.
 void check_period(const std::string& text, const std::string& where, bool empty_is_off, Problems& problems);

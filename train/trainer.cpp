@@ -334,6 +334,7 @@ struct TrainingRun {
   }
 
   void save_checkpoint() {
+    since_checkpoint.emplace();
     if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
     if (!state.best_value) return;
@@ -353,7 +354,8 @@ struct TrainingRun {
 
   void after_step(const Progressed& before) {
     state.validation_due = validates() && (due(options.validation.every, before) || over());
-    complete_step(due(options.checkpoint_every, before));
+    const auto minutes = parse_minutes(options.checkpoint_every);
+    complete_step(minutes ? since_checkpoint->seconds() >= 60 * *minutes : due(options.checkpoint_every, before));
   }
 
   // Validation, checkpoint or end, if due after a step, or if due when the run was stopped.
@@ -400,7 +402,8 @@ struct TrainingRun {
   std::optional<TrainingLog> log;         // the leader's
   bool stop_agreed = false;               // of several processes, one was asked to stop
   std::optional<Stopwatch> in_gradients;  // the time of a step's gradients, while they are computed
-  double waited = 0;                      // seconds of the steps since the last line of the log
+  std::optional<Stopwatch> since_checkpoint{std::in_place};
+  double waited = 0;  // seconds of the steps since the last line of the log
 };
 
 }  // namespace

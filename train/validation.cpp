@@ -164,7 +164,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
     references.push_back({inputs.tokenizer->decode(inputs.corpus->target(std::ssize(hypotheses)))});
     hypotheses.push_back(infer::text_of_known(*inputs.tokenizer, result.ids));
   }
-  const auto bleu = metrics::make_metric("bleu");
+  const auto bleu = metrics::make_metric({});
   return bleu->score(bleu->statistics({hypotheses, references}).sum(), 0);
 }
 

@@ -214,20 +214,4 @@ void BatchOrder::add_sorted_window(size_t begin, size_t end) {
   if (batch.begin < batch.end) batches_.push_back(batch);
 }
 
-PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad) {
-  PaddedRows padded;
-  padded.rows = static_cast<int64_t>(rows.size());
-  for (const auto& row : rows) {
-    padded.lengths.push_back(length(row));
-    padded.width = std::max(padded.width, padded.lengths.back());
-  }
-  padded.tokens.assign(static_cast<size_t>(padded.rows * padded.width), pad);
-  auto begin = padded.tokens.begin();
-  for (const auto& row : rows) {
-    std::copy(row.begin(), row.end(), begin);
-    begin += static_cast<std::ptrdiff_t>(padded.width);
-  }
-  return padded;
-}
-
 }  // namespace draftsmith::data

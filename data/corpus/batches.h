@@ -77,14 +77,4 @@ class BatchOrder {
   std::vector<Piece> batches_;  // in the epoch's order
 };
 
-// Right-padded rows of a batch in host memory, in a tensor's layout.
-struct PaddedRows {
-  std::vector<int64_t> tokens;   // [B,L] row-major, padded with pad
-  std::vector<int64_t> lengths;  // [B]
-  int64_t rows = 0;
-  int64_t width = 0;  // L
-};
-
-PaddedRows pad_rows(std::span<const std::span<const int32_t>> rows, int64_t pad);
-
 }  // namespace draftsmith::data

@@ -1,7 +1,6 @@
 #include "data/teacher/teacher_cache.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/table.h"
+#include "base/util.h"
 
 namespace draftsmith::data {
 namespace {
@@ -25,10 +25,8 @@ constexpr double kRounding = 0.01;
 
 double cache_temperature(const Hdf5Reader& input) {
   const std::string text = input.text("temperature");
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  input.check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0,
-              "attribute temperature", "a number above 0", text);
+  const double value = parse_whole<double>(text).value_or(0);
+  input.check(std::isfinite(value) && value > 0, "attribute temperature", "a number above 0", text);
   return value;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/util.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer.h"
@@ -69,19 +69,22 @@ bool has_tokenizer(const fs::path& directory) {
          !byt5_file(directory).empty();
 }
 
-namespace {
-
-std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
+fs::path tokenizer_file(const fs::path& directory) {
   const bool has_json = fs::exists(directory / kJson);
   const fs::path model = sentencepiece_file(directory);
   if (!model.empty()) {
     const bool other_files = has_json || has_gpt2_files(directory);
     const bool json_first = has_json && is_bpe_json(directory / kJson);
-    if (!json_first && (!other_files || is_sentencepiece(model))) return load_sentencepiece(model);
+    if (!json_first && (!other_files || is_sentencepiece(model))) return model;
   }
-  if (has_json) return load_file(directory / kJson);
-  if (has_gpt2_files(directory)) return load_file(directory / kVocabulary);
-  if (const fs::path bytes = byt5_file(directory); !bytes.empty()) return load_file(bytes);
+  if (has_json) return directory / kJson;
+  return has_gpt2_files(directory) ? directory / kVocabulary : byt5_file(directory);
+}
+
+namespace {
+
+std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
+  if (const fs::path file = tokenizer_file(directory); !file.empty()) return load_file(file);
   throw UserError({.where = directory.string(),
                    .what = "no tokenizer in this directory",
                    .expected =
@@ -221,9 +224,8 @@ std::vector<int64_t> parse_token_ids(const std::string& line, int64_t vocabulary
   std::vector<int64_t> ids;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
-    int64_t id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= vocabulary) {
+    const int64_t id = parse_whole<int64_t>(word).value_or(-1);
+    if (id < 0 || id >= vocabulary) {
       throw UserError({.where = where,
                        .what = "not a token id",
                        .expected = "ids in 0.." + std::to_string(vocabulary - 1) + ", separated by blanks",

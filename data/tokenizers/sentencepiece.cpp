@@ -261,7 +261,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
   }
 
   void number_by_file(const std::filesystem::path& file) {
-    for (const auto& [piece, id] : parse_vocabulary(load_json(file, {.max_bytes = kMaxModelBytes}), file.string())) {
+    for (const auto& [piece, id] : parse_vocabulary(load_json(file, kMaxModelBytes), file.string())) {
       number(piece, id, file);
     }
   }

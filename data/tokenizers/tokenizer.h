@@ -146,6 +146,9 @@ class StreamDecoder {
 // Returns whether a model directory has files that load_tokenizer would load.
 bool has_tokenizer(const std::filesystem::path& directory);
 
+// Returns the file that load_tokenizer() reads for a directory; empty: none.
+std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
+
 // Loads a tokenizer from its file or from a model directory, of which it takes, in this order:
 // 1. tokenizer.json if its model is BPE, as in Transformers;
 // 2. a SentencePiece model: spiece.model or tokenizer.model (T5, Llama, Pegasus), sentencepiece.bpe.model (M2M-100 with

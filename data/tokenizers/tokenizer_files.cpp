@@ -1,7 +1,6 @@
 #include "data/tokenizers/tokenizer_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "base/util.h"
 
 namespace draftsmith::data {
 namespace {
@@ -63,9 +63,8 @@ AddedToken token_of(const json& value, bool special) {
 
 // Returns an id that a file writes as a number or as a key. Errors: UserError for an id out of range.
 int32_t checked_id(const fs::path& file, std::string_view text) {
-  int64_t id = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id > kMaxTokenId) {
+  const int64_t id = parse_whole<int64_t>(text).value_or(-1);
+  if (id < 0 || id > kMaxTokenId) {
     throw UserError({.where = file.string(),
                      .what = "an added token's id is unusable",
                      .expected = "an integer from 0 to " + std::to_string(kMaxTokenId),

@@ -242,9 +242,9 @@ class ModelEngine final : public Engine {
   // Returns the type of a model's weights.
   c10::ScalarType weight_type(const std::string& name) const {
     for (const auto& drafter : options_.drafter) {
-      if (drafter.name == name && drafter.dtype) return parse_weight_type(*drafter.dtype, "drafter.dtype");
+      if (drafter.name == name && drafter.dtype) return parse_dtype(*drafter.dtype, "drafter.dtype");
     }
-    return parse_weight_type(options_.dtype, "dtype");
+    return parse_dtype(options_.dtype, "dtype");
   }
 
   // Returns a setting with the models of an engagement curve.

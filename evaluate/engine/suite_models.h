@@ -150,11 +150,11 @@ class SuiteModels {
   // Loads target and drafters. Errors: UserError (load_drafter()).
   explicit SuiteModels(const SuiteOptions& options) {
     const model::LoadOptions load{.device = choose_device(options.device, "device"),
-                                  .dtype = parse_weight_type(options.dtype, "dtype")};
+                                  .dtype = parse_dtype(options.dtype, "dtype")};
     loaded_[kTargetName] = infer::load_model_drafter(options.model, load, options);
     for (const auto& drafter : options.drafter) {
       model::LoadOptions own = load;
-      if (drafter.dtype) own.dtype = parse_weight_type(*drafter.dtype, "drafter.dtype");
+      if (drafter.dtype) own.dtype = parse_dtype(*drafter.dtype, "drafter.dtype");
       loaded_[drafter.name] = infer::load_drafter(drafter.spec(), options.model, own);
     }
     const auto decodes = [&](const std::string& name) {

@@ -37,7 +37,7 @@ std::optional<ProcessorTimes> times_after(double seconds) {
 
 std::optional<double> wait_for_idle(int minutes, const TimesAfter& times) {
   constexpr double kSpan = 5;  // seconds that a load is measured over
-  const TimedWork work("waiting for other processes", "nothing was measured");
+  Progress work({.title = "waiting for other processes"}, "nothing was measured");
   auto before = times(0);
   std::optional<double> load;
   for (double waited = 0; before && waited < 60 * minutes; waited += kSpan) {

@@ -158,11 +158,9 @@ std::optional<int64_t> first_window(const Setting& setting, const SettingRecords
 }
 
 void count_outputs(Engine& engine, MeasurementStore& store, MeasuredTask& task) {
-  Progress progress({.style = progress_style(),
-                     .title = "evaluating " + task.task->name,
-                     .unit = "outputs",
-                     .total = task.lines() * std::ssize(task.settings)});
-  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
+  Progress progress(
+      {.title = "evaluating " + task.task->name, .unit = "outputs", .total = task.lines() * std::ssize(task.settings)},
+      kHowToGoOn);
   std::map<std::string, std::string> failed;
   for (const Setting& setting : task.settings) {
     try_setting(
@@ -177,7 +175,7 @@ void measure_forced_alphas(const SuiteOptions& options, Engine& engine, Measured
   const auto prompts = std::span(task.prompts).first(lines);
   std::map<std::string, Outputs> sampled;  // by model
   std::set<std::string> seen;
-  const TimedWork work("drafters teacher-forced on " + task.task->name, kHowToGoOn);
+  Progress work({.title = "drafters teacher-forced on " + task.task->name}, kHowToGoOn);
   for (const Setting& setting : task.settings) {
     const std::string drafter = setting.drafter_label();
     if (lines == 0 || drafter.empty() || typical_lines(task.own_greedy(setting)).empty()) continue;

@@ -48,7 +48,7 @@ void calibrate(const SuiteOptions& options, Engine& engine, MeasuredTask& task) 
     const infer::DecodeOptions& decode = setting.decode;
     longest = std::max({longest, decode.window.value_or(10), decode.longest_draft()});
   }
-  const TimedWork work("step times on " + task.task->name, kHowToGoOn);
+  Progress work({.title = "step times on " + task.task->name}, kHowToGoOn);
   std::set<std::string> done{""};
   for (const Setting& setting : task.settings) {
     work_point();
@@ -353,11 +353,9 @@ void time_settings(const SuiteOptions& options, Engine& engine, MeasurementStore
       60 * options.spread_minutes.value_or(0) / static_cast<double>(std::max<int64_t>(1, options.repetitions - 1));
   TaskTiming timing(options, engine, store, task);
   const int64_t lines = task.task->timed > 0 ? std::min(task.task->timed, task.lines()) : task.lines();
-  Progress progress({.style = progress_style(),
-                     .title = "timing " + task.task->name,
-                     .unit = "lines",
-                     .total = ends ? 0 : lines * options.repetitions});
-  const LongWork work(kHowToGoOn, [&] { progress.tick(); });
+  Progress progress(
+      {.title = "timing " + task.task->name, .unit = "lines", .total = ends ? 0 : lines * options.repetitions},
+      kHowToGoOn);
   const std::vector<Turn> turns = timing.turns(lines);
   double begin = 0;  // of the next round, by the watch
   for (int64_t round = 0; round < options.repetitions; ++round) {

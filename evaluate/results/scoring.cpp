@@ -79,7 +79,7 @@ void score_hypotheses(MeasuredTask& measured, const Engine& engine) {
   const auto metric = task_metric(*measured.task);
   std::map<std::vector<std::string>, metrics::LineStatistics> known;
   std::map<std::string, std::string> failed;
-  const TimedWork work("scoring " + measured.task->name, kHowToGoOn);
+  Progress work({.title = "scoring " + measured.task->name}, kHowToGoOn);
   for (const Setting& setting : measured.settings) {
     work_point();
     auto& lines = measured.hypotheses[setting.label];

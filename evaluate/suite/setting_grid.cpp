@@ -52,8 +52,9 @@ std::string label_of(const std::string& name, const Setting& setting) {
 }
 
 // Returns the label with the named parameters that `keep` takes: "assisted.aligned.G5".
-std::string label_with_parameters(const std::string& name, const Setting& setting,
-                                  const std::function<bool(const Field&)>& keep) {
+std::string label_with_parameters(
+    const std::string& name, const Setting& setting,
+    const std::function<bool(const Field&)>& keep = [](const Field&) { return true; }) {
   std::string label = label_of(name, setting);
   for (const Field& field : decode_fields()) {
     if (!is_named(field, setting.decode) || !keep(field)) continue;
@@ -61,10 +62,6 @@ std::string label_with_parameters(const std::string& name, const Setting& settin
     if (!part.empty()) label += "." + part;
   }
   return file_safe(label);
-}
-
-std::string label_with_parameters(const std::string& name, const Setting& setting) {
-  return label_with_parameters(name, setting, [](const Field&) { return true; });
 }
 
 // Returns the label without the parameters that are chosen. Compared are drafters, exits that draft, models, measures,
@@ -144,13 +141,9 @@ bool is_baseline(const Setting& setting) {
 }  // namespace
 
 std::string file_safe(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) {
-        const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
-        return !plain;
-      },
-      '_');
+  for (char& c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-' && c != '_') c = '_';
+  }
   return text;
 }
 

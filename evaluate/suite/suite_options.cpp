@@ -21,16 +21,6 @@ Fields<EngagementTable> EngagementTable::fields() {
       .add("lines", &E::lines, Range{0}, Unit{"lines"}, "First lines of the task; 0: all.");
 }
 
-namespace {
-
-std::vector<std::string> decoding_names() {
-  std::vector<std::string> names;
-  for (const infer::MatchDecoding& decoding : infer::paper_decodings()) names.push_back(decoding.name);
-  return names;
-}
-
-}  // namespace
-
 Fields<MatchRateTable> MatchRateTable::fields() {
   using E = MatchRateTable;
   return Fields<E>("match rates of early predictions")
@@ -40,7 +30,7 @@ Fields<MatchRateTable> MatchRateTable::fields() {
       .add("exits", &E::exits, "Directory of its exits; empty: its own, if it has any.")
       .add("layers", &E::layers, Range{1}, Unit{"layers"}, "Layers that predict; empty: all but the last.")
       .add("candidates", &E::candidates, Range{1}, Unit{"tokens"}, "Most likely tokens k that count as predicted.")
-      .add("decoding", &E::decoding, Choices(decoding_names()),
+      .add("decoding", &E::decoding, Choices(E().decoding),
            "How outputs are made: greedy decoding, sampling among 3 tokens or from a mass of 0.95.")
       .add("positions", &E::bin, Range{1}, Unit{"tokens"}, "New tokens in a bin of positions.")
       .add("bins", &E::bins, Range{1, 8}, "Bins; what comes after them is one more.")

@@ -133,9 +133,7 @@ TaskData from_jsonl(const TaskOptions& task) {
 
 // Returns a conversation of one message of the user, as JSON.
 std::string user_message(const std::string& text) {
-  nlohmann::ordered_json message;
-  message["role"] = "user";
-  message["content"] = text;
+  const nlohmann::ordered_json message{{"role", "user"}, {"content", text}};
   return nlohmann::ordered_json::array({message}).dump();
 }
 

@@ -80,19 +80,14 @@ std::optional<double> break_even_alpha(const infer::StepCosts& costs, int64_t ma
   return above;
 }
 
-SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration) {
-  check_acceptance(acceptance, draft_tokens);
-  require(iteration >= 0, "an iteration takes no negative time");
+SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs) {
+  const double iteration = iteration_time(draft_tokens, costs);
   // Begins with the innermost term: `mean` is 1 / (n + 1) averaged over iterations that accept i or more tokens.
   double mean = 1 / static_cast<double>(draft_tokens + 1);
   for (int64_t i = draft_tokens - 1; i >= 0; --i) {
     mean = (1 - acceptance) / static_cast<double>(i + 1) + acceptance * mean;
   }
   return {iteration * mean, iteration / expected_tokens(acceptance, draft_tokens)};
-}
-
-SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs) {
-  return specgame_latency(acceptance, draft_tokens, iteration_time(draft_tokens, costs));
 }
 
 double ppd_latency(int64_t layers, int64_t early_layer, double match_rate) {

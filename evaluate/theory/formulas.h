@@ -52,11 +52,8 @@ struct SpecGameLatency {
 
 // Returns equations (12) and (13), for K = 1 equation (9): E_pt = (1-P)(a+b) + L(1),
 // L(i) = P [(1-P)(a+b)/(i+1) + L(i+1)], L(K) = P (a+b)/(K+1).
-// `iteration` is a + b: the drafter's K tokens and the target's verification. `acceptance` is P of one token: alpha for
-// SpS, the agreement of both argmaxes for AsG. draft_tokens = 0 is ArD, with latency a + b.
-SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, double iteration);
-
-// Returns the latency in seconds, with a + b from step times.
+// a + b, the drafter's K tokens and the target's verification, is of step times, in seconds. `acceptance` is P of one
+// token: alpha for SpS, the agreement of both argmaxes for AsG. draft_tokens = 0 is ArD, with latency a + b.
 SpecGameLatency specgame_latency(double acceptance, int64_t draft_tokens, const infer::StepCosts& costs);
 
 // ---- Predictive pipelined decoding: Yang et al. 2024, section 4

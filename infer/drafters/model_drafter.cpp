@@ -201,7 +201,7 @@ class LoadedSharedEncoder final : public ReadingDrafter {
   ForcedAlpha forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                            int64_t /*block*/) const override {
     model::SharedEncoderPair alone(drafter(), target.model);
-    return measure_forced_alpha({target.model, alone}, texts.sources, texts.outputs, warping);
+    return measure_forced_alpha({target.model, alone}, texts, warping);
   }
 
  private:

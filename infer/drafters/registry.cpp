@@ -1,7 +1,6 @@
 #include "infer/drafters/registry.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <span>
 #include <vector>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/util.h"
 #include "data/ngrams/ngram_table.h"
 #include "infer/drafters/model_drafter.h"
 #include "infer/drafters/tandem_drafter.h"
@@ -72,18 +72,11 @@ const KindRow& row_of(DrafterKind kind) {
   return *std::ranges::find(kind_rows(), kind, &KindRow::kind);
 }
 
-// Returns 0 for a text that is no number.
-int64_t parse_number(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? number : 0;
-}
-
 // Reads a text "prefix" or "prefix:value".
 Spec parse_prefixed(const KindRow& row, const std::string& text) {
   if (text == row.prefix) return {row.kind, {}, row.usual};
   const std::string value = text.substr(std::string_view(row.prefix).size() + 1);
-  const int64_t number = parse_number(value);
+  const int64_t number = parse_whole<int64_t>(value).value_or(0);
   if (row.most == 0 && !value.empty()) return {row.kind, value};
   if (row.most > 0 && number >= 1 && number <= row.most) return {row.kind, {}, number};
   throw UserError({.where = "drafter", .what = row.what, .expected = row.expected, .found = text, .hint = row.hint});

@@ -178,34 +178,29 @@ void add_row(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& 
 
 }  // namespace
 
-ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
-                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping,
-                                 int64_t batch_size) {
+ForcedAlpha measure_forced_alpha(const ForcedPair& models, const ForcedBatch& texts, const Warping& warping) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
-  const ReadableTexts texts = readable_texts(models.drafter.info(), {sources, outputs}, true);
-  for_each_batch({texts.sources, texts.outputs}, static_cast<size_t>(batch_size),
+  const ReadableTexts read = readable_texts(models.drafter.info(), texts, true);
+  for_each_batch({read.sources, read.outputs}, kForcedRows,
                  [&](const ForcedBatch& batch) { add_batch(models, batch, sums); });
   return sums.mean();
 }
 
-ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
-                                 std::span<const std::vector<int64_t>> sources,
-                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping) {
+ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& texts,
+                                 const Warping& warping) {
   const at::NoGradGuard no_grad;
   AlphaSums sums(warping);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    add_row(target, drafter, {sources.subspan(i, 1), outputs.subspan(i, 1)}, sums);
+  for (size_t i = 0; i < texts.sources.size(); ++i) {
+    add_row(target, drafter, {texts.sources.subspan(i, 1), texts.outputs.subspan(i, 1)}, sums);
   }
   return sums.mean();
 }
 
 ForcedAlpha LoadedDrafter::forced_alpha(const DraftTarget& target, const ForcedBatch& texts, const Warping& warping,
                                         int64_t /*block*/) const {
-  if (model() == nullptr) {
-    return measure_forced_alpha(target.model, *make(target), texts.sources, texts.outputs, warping);
-  }
-  return measure_forced_alpha({target.model, *model()}, texts.sources, texts.outputs, warping);
+  if (model() == nullptr) return measure_forced_alpha(target.model, *make(target), texts, warping);
+  return measure_forced_alpha({target.model, *model()}, texts, warping);
 }
 
 ForcedLabels labels_of(std::span<const std::vector<int64_t>> outputs, std::span<const int64_t> first,

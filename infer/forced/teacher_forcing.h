@@ -151,15 +151,12 @@ struct ForcedPair {
 };
 
 // Measures all positions of outputs[i] given sources[i] (decoder-only: prompts, which are not counted; they may not be
-// empty) that the drafter has. Ids mean the same to both models; the drafter may have fewer of them. Batches of up to
-// `batch_size` rows. No positions: all members are 0.
-ForcedAlpha measure_forced_alpha(const ForcedPair& models, std::span<const std::vector<int64_t>> sources,
-                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping,
-                                 int64_t batch_size = kForcedRows);
+// empty) that the drafter has. Ids mean the same to both models; the drafter may have fewer of them. No positions: all
+// members are 0.
+ForcedAlpha measure_forced_alpha(const ForcedPair& models, const ForcedBatch& texts, const Warping& warping);
 
 // Measures a drafter that is no model, row by row. Where it proposes nothing the overlap is 0.
-ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter,
-                                 std::span<const std::vector<int64_t>> sources,
-                                 std::span<const std::vector<int64_t>> outputs, const Warping& warping);
+ForcedAlpha measure_forced_alpha(model::LanguageModel& target, Drafter& drafter, const ForcedBatch& texts,
+                                 const Warping& warping);
 
 }  // namespace draftsmith::infer

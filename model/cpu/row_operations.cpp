@@ -198,26 +198,11 @@ RmsNormGradients rms_norm_backward_on_cpu(const at::Tensor& given, const at::Ten
 
 namespace {
 
-constexpr int64_t kLanes = 16;
-
-DRAFTSMITH_INLINE float largest_of(const float* x, int64_t count) {
-  float partial[kLanes];
-  for (float& value : partial) value = -std::numeric_limits<float>::infinity();
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) partial[j] = x[i + j] > partial[j] ? x[i + j] : partial[j];
-  }
-  float largest = -std::numeric_limits<float>::infinity();
-  for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
-  for (const float value : partial) largest = value > largest ? value : largest;
-  return largest;
-}
-
-DRAFTSMITH_VECTOR_CODE
 void softmax_rows_portable(float* scores, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
     float* x = scores + row * columns;
-    const float largest = largest_of(x, columns);
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < columns; ++i) largest = x[i] > largest ? x[i] : largest;
     for (int64_t i = 0; i < columns; ++i) x[i] = exponential(x[i] - largest);
     const float inverse = 1 / sum_in_lanes(columns, [&](int64_t i) { return x[i]; });
     for (int64_t i = 0; i < columns; ++i) x[i] *= inverse;
@@ -225,69 +210,57 @@ void softmax_rows_portable(float* scores, int64_t rows, int64_t columns) {
 }
 
 #ifdef __x86_64__
-#define DRAFTSMITH_AVX512 [[gnu::target("avx512f,prefer-vector-width=512")]]
+#define DRAFTSMITH_ROWS_AVX2 [[gnu::target("avx2,fma")]]
 
-using Floats = float __attribute__((vector_size(64)));
-using Integers = int32_t __attribute__((vector_size(64)));
+using Floats = float __attribute__((vector_size(32)));
+using Integers = int32_t __attribute__((vector_size(32)));
+constexpr int64_t kVector = 8;
 
-// exponential() of each lane.
-DRAFTSMITH_AVX512 inline Floats exponentials(Floats x) {
-  const Floats clamped = x < -87.0F ? Floats{} - 87.0F : x;  // NaN stays
-  constexpr float kWhole = 12582912.0F;
-  const Floats n = ((x > -87.0F ? x : Floats{} - 87.0F) * 1.44269504088896341F + kWhole) - kWhole;
-  const Floats r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
-  Floats p = r * 1.9875691500e-4F + 1.3981999507e-3F;
-  for (const float coefficient : {8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
-    p = p * r + coefficient;
-  }
-  p = p * r * r + r + 1.0F;
-  const auto power = reinterpret_cast<Floats>((__builtin_convertvector(n, Integers) + 127) << 23);
-  return x < -87.0F ? Floats{} : p * power;
-}
-
-// Folds a vector in halves: join(a, b) of lanes until one is left. (The compiler's own reductions give false warnings.)
+// Folds a vector in halves: join(a, b) of lanes until one is left.
 template <class Join>
-DRAFTSMITH_AVX512 inline float folded(Floats x, const Join& join) {
-  x = join(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  x = join(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  x = join(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  return join(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14))[0];
+DRAFTSMITH_ROWS_AVX2 inline float folded(Floats x, const Join& join) {
+  x = join(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3));
+  x = join(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5));
+  return join(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6))[0];
 }
 
 struct Larger {
-  DRAFTSMITH_AVX512 Floats operator()(Floats a, Floats b) const { return b > a ? b : a; }
+  DRAFTSMITH_ROWS_AVX2 Floats operator()(Floats a, Floats b) const { return b > a ? b : a; }
 };
 struct Sum {
-  DRAFTSMITH_AVX512 Floats operator()(Floats a, Floats b) const { return a + b; }
+  DRAFTSMITH_ROWS_AVX2 Floats operator()(Floats a, Floats b) const { return a + b; }
 };
 
-DRAFTSMITH_AVX512 inline void softmax_row_avx512(float* x, int64_t columns) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  const int64_t whole = columns / kLanes * kLanes;
-  const auto mask = static_cast<__mmask16>((1 << (columns - whole)) - 1);
-  Floats last = _mm512_mask_loadu_ps(Floats{} + kNone, mask, x + whole);
+// `rest`: the lanes of the vector behind the whole ones that are the row's.
+DRAFTSMITH_ROWS_AVX2 inline void softmax_row_avx2(float* x, int64_t whole, Integers rest) {
+  const auto mask = reinterpret_cast<__m256i>(rest);
+  Floats last = rest ? Floats(_mm256_maskload_ps(x + whole, mask)) : -std::numeric_limits<float>::infinity();
   Floats most = last;
-  for (int64_t i = 0; i < whole; i += kLanes) most = Larger()(most, _mm512_loadu_ps(x + i));
+  for (int64_t i = 0; i < whole; i += kVector) most = Larger()(most, _mm256_loadu_ps(x + i));
   const float largest = folded(most, Larger());
-  last = exponentials(last - largest);
+  last -= largest;
+  exponentiate<Floats, Integers>(last);
   Floats sums = last;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    const Floats powers = exponentials(_mm512_loadu_ps(x + i) - largest);
+  for (int64_t i = 0; i < whole; i += kVector) {
+    Floats powers = _mm256_loadu_ps(x + i) - largest;
+    exponentiate<Floats, Integers>(powers);
     sums += powers;
-    _mm512_storeu_ps(x + i, powers);
+    _mm256_storeu_ps(x + i, powers);
   }
   const float inverse = 1 / folded(sums, Sum());
-  for (int64_t i = 0; i < whole; i += kLanes) _mm512_storeu_ps(x + i, _mm512_loadu_ps(x + i) * inverse);
-  _mm512_mask_storeu_ps(x + whole, mask, last * inverse);
+  for (int64_t i = 0; i < whole; i += kVector) _mm256_storeu_ps(x + i, _mm256_loadu_ps(x + i) * inverse);
+  _mm256_maskstore_ps(x + whole, mask, last * inverse);
 }
 
 // The same by vectors, the last of a row with a mask: rows of sentences are short, and loops over their last few
 // numbers take longer than the vectors. A vector that begins where one with a mask was just written has to wait, so
 // neighbours are not done one after the other.
-DRAFTSMITH_AVX512 void softmax_rows_avx512(float* scores, int64_t rows, int64_t columns) {
-  const int64_t apart = 1 + (kLanes + columns - 1) / std::max<int64_t>(1, columns);
+DRAFTSMITH_ROWS_AVX2 void softmax_rows_avx2(float* scores, int64_t rows, int64_t columns) {
+  const int64_t whole = columns / kVector * kVector;
+  const Integers rest = Integers{0, 1, 2, 3, 4, 5, 6, 7} < static_cast<int32_t>(columns - whole);
+  const int64_t apart = 1 + (kVector + columns - 1) / std::max<int64_t>(1, columns);
   for (int64_t first = 0; first < apart; ++first) {
-    for (int64_t row = first; row < rows; row += apart) softmax_row_avx512(scores + row * columns, columns);
+    for (int64_t row = first; row < rows; row += apart) softmax_row_avx2(scores + row * columns, whole, rest);
   }
 }
 #endif
@@ -296,8 +269,8 @@ DRAFTSMITH_AVX512 void softmax_rows_avx512(float* scores, int64_t rows, int64_t 
 
 void softmax_rows(float* scores, int64_t rows, int64_t columns) {
 #ifdef __x86_64__
-  static const bool has_masks = cpu_instructions() >= Instructions::kAvx512;
-  if (has_masks) return softmax_rows_avx512(scores, rows, columns);
+  static const bool has_masks = cpu_instructions() >= Instructions::kAvx2;
+  if (has_masks) return softmax_rows_avx2(scores, rows, columns);
 #endif
   softmax_rows_portable(scores, rows, columns);
 }

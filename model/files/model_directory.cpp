@@ -32,7 +32,7 @@ json load_config_json(const fs::path& directory) {
                      .found = fs::exists(directory, status) ? "a file" : "nothing",
                      .hint = "`hf download OWNER/NAME --local-dir DIR` makes one of a model of the Hub"});
   }
-  json value = load_json(directory / "config.json", {.max_bytes = 16'000'000});
+  json value = load_json(directory / "config.json", 16'000'000);
   if (!value.is_object()) {
     throw UserError({.where = (directory / "config.json").string(),
                      .what = "is not a model's configuration",

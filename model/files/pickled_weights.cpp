@@ -324,11 +324,7 @@ class PickledWeights final : public TensorFile {
   void will_need() const override { mapping_.will_need(); }
   void forget_pages() const override { mapping_.forget_pages(); }
 
-  at::Tensor stored(const std::string& name) const override {
-    const auto found = values_.find(name);
-    if (found == values_.end()) throw std::logic_error("PickledWeights: no tensor '" + name + "' in " + file_.string());
-    return found->second;
-  }
+  at::Tensor stored(const std::string& name) const override { return values_.at(name); }
 
   // Returns bytes of the mapping, or of a copy that is made once where the tensor is not contiguous.
   std::span<const std::byte> bytes(const std::string& name) const override {

@@ -256,21 +256,13 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(f
                          static_cast<uint64_t>(mapping_.bytes() - data_begin_), file_);
 }
 
-const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
-  const auto it = tensors_.find(name);
-  if (it == tensors_.end()) {
-    throw std::logic_error("SafetensorsFile: no tensor '" + name + "' in " + file_.string());
-  }
-  return it->second;
-}
-
 std::span<const std::byte> SafetensorsFile::bytes(const std::string& name) const {
-  const TensorEntry& wanted = entry(name);
+  const TensorEntry& wanted = tensors_.at(name);
   return std::as_bytes(std::span(mapping_.data().get() + data_begin_ + wanted.begin, wanted.end - wanted.begin));
 }
 
 at::Tensor SafetensorsFile::stored(const std::string& name) const {
-  const TensorEntry& wanted = entry(name);
+  const TensorEntry& wanted = tensors_.at(name);
   const auto type = float_type(wanted.dtype);
   if (!type) {
     throw UserError({.where = fmt::format("{}: tensor '{}'", file_.string(), printable(name)),

@@ -78,8 +78,6 @@ class SafetensorsFile final : public TensorFile {
   void forget_pages() const override { mapping_.forget_pages(); }
 
  private:
-  const TensorEntry& entry(const std::string& name) const;
-
   std::filesystem::path file_;
   MappedFile mapping_;
   int64_t data_begin_ = 0;  // bytes from the start of the file

@@ -137,7 +137,7 @@ ExitConfig load_exit_config(const fs::path& directory) {
                      "exits are trained by a stage of kind heads, or by a train stage with the option exits"});
   }
   const fs::path file = directory / kConfigFile;
-  const nlohmann::json root = load_json(file, {.max_bytes = kMostConfigBytes});
+  const nlohmann::json root = load_json(file, kMostConfigBytes);
   const std::string where = file.string();
   Problems problems;
   JsonReader values(root, where, problems);

@@ -102,7 +102,7 @@ const ModelKind& kind_of_directory(const std::filesystem::path& directory) {
   std::error_code status;
   if (!std::filesystem::is_regular_file(directory / "config.json", status)) return ordinary_kind();
   try {
-    return kind_of(load_json(directory / "config.json", {.max_bytes = 16'000'000}));
+    return kind_of(load_json(directory / "config.json", 16'000'000));
   } catch (const UserError&) {
     return ordinary_kind();
   }

@@ -1,7 +1,6 @@
 #include "model/pruning/pruning.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/util.h"
 #include "model/families/family.h"
 
 namespace draftsmith::model {
@@ -24,18 +24,11 @@ namespace {
                    .found = choice.substr(0, 100)});
 }
 
-// Returns a whole number, or -1.
-int64_t number(std::string_view text) {
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
-}
-
 std::vector<int64_t> layer_list(const std::string& choice, int64_t count, const std::string& where) {
   std::vector<int64_t> layers;
   for (size_t begin = 0; begin <= choice.size();) {
     const size_t end = std::min(choice.find(',', begin), choice.size());
-    const int64_t layer = number(std::string_view(choice).substr(begin, end - begin));
+    const int64_t layer = parse_whole<int64_t>(std::string_view(choice).substr(begin, end - begin)).value_or(-1);
     if (layer < 0 || layer >= count || (!layers.empty() && layer <= layers.back())) refuse_layers(choice, count, where);
     layers.push_back(layer);
     begin = end + 1;
@@ -82,7 +75,7 @@ std::vector<int64_t> layers_to_keep(const std::string& choice, int64_t count, co
   const size_t colon = choice.find(':');
   if (colon == std::string::npos) return layer_list(choice, count, where);
   const std::string form = choice.substr(0, colon);
-  const int64_t amount = number(std::string_view(choice).substr(colon + 1));
+  const int64_t amount = parse_whole<int64_t>(std::string_view(choice).substr(colon + 1)).value_or(0);
   if (amount < 1 || amount > count || (form != "first" && form != "every")) refuse_layers(choice, count, where);
   std::vector<int64_t> kept;
   for (int64_t layer = 0; layer < count; layer += form == "first" ? 1 : amount) {

@@ -46,19 +46,9 @@ std::vector<int64_t> positions_of(const StepLayout& layout) {
 // Returns each row's last new token, [B,L,D] -> [B,1,D]; its first for a row without new tokens.
 at::Tensor last_new(const at::Tensor& hidden, const StepLayout& layout) {
   if (layout.tokens == 1) return hidden;
-  if (layout.places.last.defined()) {
-    const at::Tensor index = layout.places.last.view({-1, 1, 1}).expand({-1, 1, hidden.size(2)});
-    return hidden.gather(1, index);
-  }
-  std::vector<int64_t> last;
-  for (const int64_t count : layout.new_tokens) {
-    last.push_back(std::max<int64_t>(0, count - 1));
-  }
-  if (std::all_of(last.begin(), last.end(), [&](int64_t value) { return value == last.front(); })) {
-    return last.empty() ? hidden.narrow(1, 0, 1) : hidden.narrow(1, last.front(), 1);
-  }
-  const at::Tensor index = at::tensor(last, at::kLong);
-  return hidden.index({at::arange(hidden.size(0), at::kLong), index}).unsqueeze(1);
+  const at::Tensor last =
+      layout.places.last.defined() ? layout.places.last : at::tensor(layout.new_tokens, at::kLong).sub(1).clamp_min(0);
+  return hidden.gather(1, last.view({-1, 1, 1}).expand({-1, 1, hidden.size(2)}));
 }
 
 void check_primary(const TransformerConfig& config, const PrimaryStates& primary, const at::Tensor& tokens) {

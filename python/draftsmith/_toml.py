@@ -25,8 +25,6 @@ def toml(value: Any, name: str) -> str:
         value = os.fspath(value)
     if isinstance(value, str):
         return _string(value)
-    if isinstance(value, float):
-        return repr(float(value))
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item, f"{name}[{index}]") for index, item in enumerate(value)) + "]"
     if isinstance(value, Mapping):

@@ -173,9 +173,9 @@ std::unique_ptr<Decoder> load(const std::string& target, const std::string& draf
   infer::SessionOptions options;
   options.target = target;
   options.drafter = drafter;
-  options.load = {.device = choose_device(execution.device, "device"), .dtype = parse_weight_type(dtype, "dtype")};
+  options.load = {.device = choose_device(execution.device, "device"), .dtype = parse_dtype(dtype, "dtype")};
   options.languages = execution;
-  if (!drafter_dtype.empty()) options.drafter_dtype = parse_weight_type(drafter_dtype, "drafter_dtype");
+  if (!drafter_dtype.empty()) options.drafter_dtype = parse_dtype(drafter_dtype, "drafter_dtype");
   if (!drafter.empty()) infer::parse_drafter(drafter);  // reports a wrong name now, not in the first call
   const py::gil_scoped_release others;
   return std::make_unique<Decoder>(std::move(options), execution.threads);

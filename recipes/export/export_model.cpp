@@ -255,6 +255,12 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
 }
 
 void check_options(const ExportOptions& options, const std::string& where, Problems& problems) {
+  if (options.format == kGgufFormat && options.shard_megabytes != ExportOptions().shard_megabytes) {
+    problems.add({.where = where,
+                  .what = "a GGUF is one file, which --shard-megabytes does not cut",
+                  .expected = "another --format, or no --shard-megabytes",
+                  .found = fmt::format("--shard-megabytes {}", options.shard_megabytes)});
+  }
   if (options.dtype != kBlockType || options.format == kGgufFormat) return;
   problems.add({.where = where,
                 .what = "--dtype q8_0 is a type of GGUF files",
@@ -336,7 +342,7 @@ std::map<std::string, std::string> export_refusals(const fs::path& model) {
 }
 
 ExportSummary export_model(const ExportOptions& options) {
-  const TimedWork work("exporting", "nothing was exported");
+  Progress work({.title = "exporting"}, "nothing was exported");
   if (model::kind_of_directory(options.model) == model::features_kind()) return export_eagle3(options);
   const model::ModelDirectory opened(options.model);
   check_model(opened, options);

@@ -36,7 +36,7 @@ void check_imported(const fs::path& directory, const fs::path& file) {
 
 void import_gguf(const fs::path& file, const fs::path& directory) {
   const fs::path out = model::require_free_place(directory);
-  const TimedWork timed("importing", "nothing was imported");
+  Progress timed({.title = "importing"}, "nothing was imported");
   model::write_new_directory(out, [&](const fs::path& temporary) {
     PythonScript script(import_texts(),
                         {.where = file.string(), .what = "the file cannot be imported", .module = "gguf"});

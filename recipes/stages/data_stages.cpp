@@ -191,11 +191,10 @@ void run_corpus(const CorpusOptions& options, const StageContext& run) {
   const auto stream = data::open_text(input, options);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
-  Progress progress({.style = run.execution.progress(),
-                     .title = "tokenizing",
+  Progress progress({.title = "tokenizing",
                      .unit = "examples",
-                     .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0});
-  const LongWork work("the corpus was not written", [&] { progress.tick(); });
+                     .total = input.separator.empty() ? data::count_lines(stream->files().front()) : 0},
+                    "the corpus was not written");
   const auto report = data::prepare_corpus(*stream, *tokenizer, prepare, run.directory / "corpus.h5",
                                            [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
@@ -206,7 +205,7 @@ void run_corpus(const CorpusOptions& options, const StageContext& run) {
 }
 
 void run_language(const data::SyntheticOptions& options, const StageContext& run) {
-  const TimedWork work("writing the language", "run the recipe again to write it from the beginning");
+  Progress work({.title = "writing the language"}, "run the recipe again to write it from the beginning");
   data::write_synthetic(options, run.directory);
 }
 
@@ -222,11 +221,8 @@ struct NgramStageOptions : data::NgramOptions {
 
 // Starts from the beginning after an interruption, since counting takes seconds.
 void run_ngram(const NgramStageOptions& options, const StageContext& run) {
-  Progress progress({.style = run.execution.progress(),
-                     .title = "counting",
-                     .unit = "examples",
-                     .total = data::read_corpus_info(options.corpus).examples});
-  const LongWork work("run the recipe again to count from the beginning", [&] { progress.tick(); });
+  Progress progress({.title = "counting", .unit = "examples", .total = data::read_corpus_info(options.corpus).examples},
+                    "run the recipe again to count from the beginning");
   const auto report = data::build_ngram_table(options.corpus, options, run.directory / "ngram.h5",
                                               [&](int64_t examples) { progress.advance(examples); });
   progress.finish();
@@ -275,7 +271,7 @@ std::vector<std::string> all_lines(const TokenizerStageOptions& options) {
 }
 
 void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run) {
-  const TimedWork work("training the tokenizer", "run the recipe again to train the tokenizer from the beginning");
+  Progress work({.title = "training the tokenizer"}, "run the recipe again to train the tokenizer from the beginning");
   const auto report = data::train_tokenizer(all_lines(options), options, run.directory / "spiece.model");
   log_info("  {} pieces from {} lines", report.vocabulary, report.lines);
   for (const auto& [name, count] : report.unused) log_info("  {}: {}", name, count);

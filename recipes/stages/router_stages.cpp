@@ -71,7 +71,6 @@ data::RouterDataInfo data_info(const RouterDataOptions& options, const StageCont
 // Decodes the first `count` sources, 256 together.
 void decode_observed(infer::Generator& generator, const DecodedSources& sources, int64_t count, Progress& progress) {
   constexpr int64_t kTogether = 256;
-  const LongWork work("run the recipe again to collect from the beginning", [&] { progress.tick(); });
   for (int64_t first = 0; first < count; first += kTogether) {
     const int64_t last = std::min(first + kTogether, count);
     infer::throw_if_failed(generator.generate(sources.of_range(first, last), static_cast<uint64_t>(first)));
@@ -105,7 +104,8 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
                                                std::make_unique<infer::RejectionAcceptance>()},
                                               models.generation->eos_ids));
   sources.require_fit(generator, count);
-  Progress progress({.style = run.execution.progress(), .title = "router data", .unit = "sources", .total = count});
+  Progress progress({.title = "router data", .unit = "sources", .total = count},
+                    "run the recipe again to collect from the beginning");
   decode_observed(generator, sources, count, progress);
   progress.finish();
   const fs::path file = run.directory / "router_data.h5";
@@ -133,9 +133,8 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   const data::RouterData data(options.data);
   const infer::SharedDrafter drafter = infer::load_drafter(spec, {}, {});
   const std::string name = input_name(run, "drafter", options.drafter);
-  Progress progress(
-      {.style = run.execution.progress(), .title = "training the router", .unit = "epochs", .total = options.epochs});
-  const LongWork work("run the recipe again to train the router from the beginning", [&] { progress.tick(); });
+  Progress progress({.title = "training the router", .unit = "epochs", .total = options.epochs},
+                    "run the recipe again to train the router from the beginning");
   const train::TrainedRouter trained = train::train_router(
       data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
       options, [&](int64_t, double cross_entropy) {

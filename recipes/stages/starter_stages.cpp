@@ -126,12 +126,11 @@ void write_own(const PromptsOptions& options, const StageContext& run, size_t wa
     tried = written.at("tried").get<size_t>();
     for (const auto& prompt : written.at("prompts")) list.add(prompt.get<std::string>());
   }
-  Progress progress({.style = run.execution.progress(),
-                     .title = "prompts",
+  Progress progress({.title = "prompts",
                      .unit = "prompts",
                      .total = static_cast<int64_t>(wanted),
-                     .done_before = std::ssize(list.prompts)});
-  const LongWork work("run the recipe again to go on with the prompts", [&] { progress.tick(); });
+                     .done_before = std::ssize(list.prompts)},
+                    "run the recipe again to go on with the prompts");
   while (list.prompts.size() < wanted && tried < 4 * wanted + starts.size()) {
     const auto results = generator.generate(starts, tried);
     infer::throw_if_failed(results);

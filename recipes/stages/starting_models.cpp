@@ -135,16 +135,6 @@ ModelPointer continued_secondary(const TandemTrainingOptions& options, const fs:
   return changed;
 }
 
-// Makes the secondary of an ordinary model, which gives all parameters but the projections; its encoder is left out.
-ModelPointer new_secondary(const TandemTrainingOptions& options, const model::TransformerModel& ordinary,
-                           const model::TransformerModel& primary) {
-  return model::make_tandem_secondary(ordinary, primary,
-                                      {.layer_map = options.layer_map,
-                                       .block = options.block.value_or(2),
-                                       .projections = projection_start(options.projections),
-                                       .seed = options.seed});
-}
-
 StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& tokenizer, const ModelPlace& place) {
   const TandemTrainingOptions& options = *all.tandem;
   const fs::path directory = companion_of(all);
@@ -154,7 +144,11 @@ StartingModels tandem_start(const StartOptions& all, const data::Tokenizer& toke
   auto secondary =
       starts_from(all, model::tandem_kind())
           ? continued_secondary(options, *all.from, directory, place.device)
-          : new_secondary(options, *ordinary_start(all, tokenizer, "the secondary", place.device), *primary);
+          : model::make_tandem_secondary(*ordinary_start(all, tokenizer, "the secondary", place.device), *primary,
+                                         {.layer_map = options.layer_map,
+                                          .block = options.block.value_or(2),
+                                          .projections = projection_start(options.projections),
+                                          .seed = options.seed});
   StartingModels made;
   made.trainable = std::make_unique<train::TandemTrainable>(
       *secondary, *primary,

@@ -115,7 +115,7 @@ data::CorpusInfo output_info(const data::Corpus& inputs, const TeacherOutputsOpt
 
 // Makes the one file of a stage's shards, unless it was made before, and removes them.
 void merge_shards(data::Shards& shards, const std::function<void()>& merge) {
-  const TimedWork work("merging shards", kShardsSaved);
+  Progress work({.title = "merging shards"}, kShardsSaved);
   if (!shards.merged()) merge();
   shards.remove();
 }
@@ -181,11 +181,7 @@ void run_teacher_outputs(const TeacherOutputsOptions& options, const StageContex
     const data::Corpus corpus(part);
     return data::Shards::Content{corpus.info().provenance, corpus.size()};
   });
-  Progress progress({.style = run.execution.progress(),
-                     .title = "teacher outputs",
-                     .unit = "outputs",
-                     .total = count,
-                     .done_before = shards.safe()});
+  Progress progress({.title = "teacher outputs", .unit = "outputs", .total = count, .done_before = shards.safe()});
   const bool alone = run.execution.world->is_alone();
   const auto count_ended = [&](auto, const auto&, bool ended) {
     if (alone && ended) progress.advance(1);
@@ -324,11 +320,8 @@ void write_shards(model::TransformerModel& teacher, const TeacherLogitsOptions& 
   int64_t done = corpus.info().target_tokens;
   for (const data::ShardRange& shard : missing) done -= target_tokens(corpus, shard);
   announce(info, corpus, run.directory, logits, missing);
-  Progress progress({.style = run.execution.progress(),
-                     .title = "teacher logits",
-                     .unit = "tokens",
-                     .total = corpus.info().target_tokens,
-                     .done_before = done});
+  Progress progress(
+      {.title = "teacher logits", .unit = "tokens", .total = corpus.info().target_tokens, .done_before = done});
   const bool alone = run.execution.world->is_alone();
   const auto on_positions = [&](int64_t positions) {
     if (alone) progress.advance(positions);

@@ -44,7 +44,7 @@ struct TrainingData {
             .corpus = corpus,
             .validation = {.corpus = validation ? &*validation : nullptr, .tokenizer = tokenizer.get()},
             .identity = run.identity,
-            .progress = run.execution.progress(),
+            .progress = progress_style(),
             .world = run.execution.world};
   }
 

@@ -42,7 +42,7 @@ TEST(Json, FilesAreWrittenAndReadBack) {
   write_json(directory / "f.json", value);
   EXPECT_EQ(load_json(directory / "f.json"), nlohmann::json(value));
   EXPECT_THAT(read_file(directory / "f.json"), testing::StartsWith("{\n  \"z\": 1,"));
-  EXPECT_THROW(load_json(directory / "f.json", {.max_bytes = 5}), UserError);
+  EXPECT_THROW(load_json(directory / "f.json", 5), UserError);
 }
 
 TEST(JsonReader, ReadsWhatIsThereAndFallsBackWhereAllowed) {

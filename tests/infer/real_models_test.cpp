@@ -138,7 +138,7 @@ TEST(RealModels, DrafterWithFewerEmbeddingsThanTheTargetIsNeverAskedForTheOthers
     Generator generator(models, options, make_parts(options, std::make_unique<ModelDrafter>(*small, kModelIds)));
     EXPECT_EQ(ids_of(generator.generate(sources())), expected) << method;
   }
-  const auto forced = measure_forced_alpha({*fp64().target, *small}, sources(), expected, {.temperature = 1});
+  const auto forced = measure_forced_alpha({*fp64().target, *small}, {sources(), expected}, {.temperature = 1});
   EXPECT_GT(forced.positions, 0);
   EXPECT_GE(forced.alpha, 0);
   EXPECT_LE(forced.alpha, 1);

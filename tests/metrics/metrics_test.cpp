@@ -23,6 +23,12 @@ TEST(Text, AnInvalidByteIsOneReplacementCharacter) {
   EXPECT_EQ(code_points("\xED\xA0\x80").front(), char32_t{0xFFFD});
 }
 
+std::unique_ptr<const Metric> metric_named(const std::string& name) {
+  MetricOptions options;
+  options.name = name;
+  return make_metric(options);
+}
+
 std::vector<double> sums_of(const Metric& metric, const std::string& hypothesis, std::vector<std::string> references) {
   const std::vector<std::string> hypotheses{hypothesis};
   const References all{std::move(references)};
@@ -31,12 +37,12 @@ std::vector<double> sums_of(const Metric& metric, const std::string& hypothesis,
 
 double score_of(const std::string& name, const std::string& hypothesis, std::vector<std::string> references,
                 size_t which = 0) {
-  const auto metric = make_metric(name);
+  const auto metric = metric_named(name);
   return metric->score(sums_of(*metric, hypothesis, std::move(references)), which);
 }
 
 nlohmann::json details_of(const std::string& name, const std::string& hypothesis, std::vector<std::string> references) {
-  const auto metric = make_metric(name);
+  const auto metric = metric_named(name);
   return metric->details(sums_of(*metric, hypothesis, std::move(references)));
 }
 
@@ -154,7 +160,7 @@ TEST(Rouge, EmptyTextsScoreZero) {
 
 // rouge_score counts a-z and 0-9 alone: equal texts of other letters score 0, which a warning says.
 TEST(Rouge, TextsWithoutCountedWordsAreWarnedOf) {
-  const auto rouge = make_metric("rouge");
+  const auto rouge = metric_named("rouge");
   const auto warning = [&](const std::string& text) {
     const std::vector<std::string> hypotheses{text, "a"};
     const References references{{text, "b"}, {"a"}};
@@ -178,21 +184,21 @@ TEST(Rouge, HasNoOtherTokenizers) {
 }
 
 TEST(MetricRegistry, HypothesesAreOneLineThatScoresAsTheText) {
-  const auto rouge = make_metric("rouge");
-  EXPECT_EQ(make_metric("bleu")->line_of("a\nb"), "a b");
+  const auto rouge = metric_named("rouge");
+  EXPECT_EQ(metric_named("bleu")->line_of("a\nb"), "a b");
   EXPECT_EQ(rouge->line_of("a\r\nb"), "a\\nb");
   EXPECT_EQ(rouge->text_of("a\\nb<n>c\\"), "a\nb\nc\\");
 }
 
 TEST(MetricRegistry, EachMetricSaysItsScoresAndTheirScale) {
-  EXPECT_THAT(metric_names(), ElementsAre("bleu", "rouge", "chrf", "none", "command"));
-  EXPECT_EQ(make_metric("rouge")->leading_score(), "rougeL");
-  EXPECT_EQ(make_metric("rouge")->point(), 0.01);
-  EXPECT_EQ(make_metric("rouge")->digits(), 4);
-  EXPECT_EQ(make_metric("chrf")->digits(), 2);
-  EXPECT_FALSE(make_metric("bleu")->lower_is_better());
-  EXPECT_EQ(make_metric("none")->leading_score(), "");
-  EXPECT_FALSE(make_metric("none")->signature({}).empty());
+  EXPECT_THAT(scoring_metrics(), ElementsAre("bleu", "rouge", "chrf", "command"));
+  EXPECT_EQ(metric_named("rouge")->leading_score(), "rougeL");
+  EXPECT_EQ(metric_named("rouge")->point(), 0.01);
+  EXPECT_EQ(metric_named("rouge")->digits(), 4);
+  EXPECT_EQ(metric_named("chrf")->digits(), 2);
+  EXPECT_FALSE(metric_named("bleu")->lower_is_better());
+  EXPECT_EQ(metric_named("none")->leading_score(), "");
+  EXPECT_FALSE(metric_named("none")->signature({}).empty());
 }
 
 TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
@@ -206,7 +212,7 @@ TEST(MetricRegistry, OptionsAreThoseOfAllMetricsInOneTable) {
 }
 
 TEST(MetricRegistry, AnUnknownMetricIsAUserErrorThatNamesTheKnownOnesAndTheNearest) {
-  EXPECT_THAT(error_of([] { make_metric("blue"); }),
+  EXPECT_THAT(error_of([] { metric_named("blue"); }),
               testing::AllOf(testing::HasSubstr("bleu, rouge, chrf, none"), testing::HasSubstr("did you mean bleu?")));
 }
 

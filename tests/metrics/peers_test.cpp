@@ -53,7 +53,9 @@ using PorterAgainstPeers = MetricsAgainstPeers;
 using TokensAgainstPeers = MetricsAgainstPeers;
 
 std::vector<std::string> texts(const fs::path& file) {
-  const auto rouge = make_metric("rouge");
+  MetricOptions options;
+  options.name = "rouge";
+  const auto rouge = make_metric(options);
   auto lines = lines_of(read_file(file));
   for (auto& line : lines) line = rouge->text_of(line);
   return lines;

@@ -28,7 +28,7 @@ class TokenizerParity : public testing::Test {
   static void make_reference(const std::string& script) {
     if (!model::TransformersReference::available() || !fs::exists(draftsmith::test::data_dir())) return;
     reference_ = std::make_unique<model::TransformersReference>(script);
-    lines_ = load_json(root() / "lines.json", {.max_bytes = uint64_t{1} << 32}).get<std::vector<std::string>>();
+    lines_ = load_json(root() / "lines.json", uint64_t{1} << 32).get<std::vector<std::string>>();
   }
   static void TearDownTestSuite() {
     reference_.reset();

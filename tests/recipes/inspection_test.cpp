@@ -145,6 +145,11 @@ TEST_F(ModelInspection, AnotherProgramsFileOfTheNameDoneIsNoStage) {
   }
 }
 
+TEST_F(ModelInspection, TheTokenizersFileIsNamedWhateverItsName) {
+  write_file_atomic(root_ / "large/source.spm", "pieces");
+  EXPECT_THAT(inspect(root_ / "large"), HasSubstr("tokenizer      source.spm"));
+}
+
 TEST_F(ModelInspection, BlockModelsAreShownAndVerified) {
   const model::TransformerModel blocks(model::block_prediction_config(model::tiny_bloom(2), 8), 3);
   model::save_model(root_ / "blocks", blocks);

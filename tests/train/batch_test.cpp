@@ -176,6 +176,23 @@ TEST(Batch, NumbersTheSequenceOfEachLabel) {
   EXPECT_TRUE(packed.sequences().equal(expected));
 }
 
+TEST(DecoderOnlyTraining, APromptThatFillsTheContextHasAnEmptySample) {
+  const TemporaryDirectory folder;
+  const data::Corpus corpus = make_corpus(folder / "c.h5", 16);
+  std::vector<int64_t> all(16), lengths;
+  std::iota(all.begin(), all.end(), 0);
+  for (const int64_t example : all) lengths.push_back(std::ssize(corpus.source(example)));
+  model::TransformerConfig shorter = decoder_only_configs()[1];
+  shorter.max_positions = std::ranges::max(lengths);
+  model::TransformerModel student(shorter, 1);
+  PlainTrainable trainable(student);
+  const Batch given = make_batch(corpus, all, student.info());
+  const Batch samples = StudentSamples({.share = 1, .max_new_tokens = 4}, corpus).batch(trainable, given, 1);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    EXPECT_EQ(samples.label_counts[i] == 0, lengths[i] == shorter.max_positions) << i;
+  }
+}
+
 TEST(DecoderOnlyTraining, SamplesOfTheStudentEndAtTheTeachersLastPosition) {
   const TemporaryDirectory folder;
   const data::Corpus corpus = make_corpus(folder / "c.h5", 16);

@@ -149,8 +149,7 @@ class DataParallel : public testing::Test {
     TrainOptions options = group_options();
     options.optimizer.name = name;
     options.optimizer.weight_decay = 0.01;
-    options.optimizer.adafactor.scale_parameter = true;
-    options.optimizer.adafactor.beta1 = 0.9;
+    if (name == "adafactor") options.optimizer.adafactor = {.scale_parameter = true, .beta1 = 0.9};
     options.optimizer.groups = {{.parameters = "*.query.weight", .lr_factor = 0.5},
                                 {.parameters = "decoder.final_norm.weight", .lr_factor = 0}};
     options.keep = "last";

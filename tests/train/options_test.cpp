@@ -23,6 +23,7 @@ TEST(Period, ReadsNumbersWithTheirUnits) {
   EXPECT_EQ(std::get<Labels>(parse_period("1e6 labels", "x")).count, 1e6);
   EXPECT_EQ(std::get<Share>(parse_period("5 %", "x")).part, 0.05);
   EXPECT_EQ(std::get<Epochs>(parse_period("1 epoch", "x")).count, 1);
+  EXPECT_EQ(parse_minutes("1.5 minutes"), 1.5);
 }
 
 TEST(Period, RejectsWhatHasNoUnitOrNoLength) {
@@ -105,16 +106,37 @@ TEST(TrainOptions, EveryMistakeIsReportedAtOnce) {
       length = "10 %"
       optimizer.name = "adam"
       schedule.name = "inverse_sqrt"
-      validation.every = "sometimes"
+      validation.every = "5 minutes"
       accumulate = 0
     )",
                                 "recipe.toml");
   Problems problems;
   parse_options<TrainOptions>(table, "train", problems);
   const std::string message = text_of(problems.list());
-  for (const char* part : {"length", "adamw", "warm-up", "sometimes", "accumulate"}) {
+  for (const char* part : {"length", "adamw", "warm-up", "5 minutes", "accumulate"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
   }
+}
+
+TEST(TrainOptions, OptionsOfAPartThatIsNotChosenAreErrors) {
+  const auto table = parse_toml("objective.distill.lambda = 0.3\noptimizer.adafactor.scale_parameter = true", "recipe");
+  Problems problems;
+  parse_options<TrainOptions>(table, "train", problems);
+  const std::string message = text_of(problems.list());
+  for (const char* part : {"train.objective.distill", "name = \"cross_entropy\"", "train.optimizer.adafactor"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
+  }
+}
+
+TEST(TrainOptions, CheckpointsAreDueByMinutesOrAPeriod) {
+  const auto problem_of = [](const std::string& every) {
+    Problems problems;
+    validate_options(TrainOptions{.checkpoint_every = every}, "train", problems);
+    return text_of(problems.list());
+  };
+  for (const char* every : {"5 minutes", "0.5 minute", "100 steps", "1 epochs", ""}) EXPECT_EQ(problem_of(every), "");
+  for (const char* every : {"sometimes", "0 minutes"})
+    EXPECT_NE(problem_of(every).find("checkpoint"), std::string::npos);
 }
 
 TEST(TrainOptions, WhatOnlyLogsDoesNotChangeTheRunsIdentity) {

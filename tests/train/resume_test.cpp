@@ -237,6 +237,27 @@ TEST(ExactResume, ALongStepIsLeftAndDoneAgain) {
   }
 }
 
+class FailingTrainable : public PlainTrainable {
+ public:
+  using PlainTrainable::PlainTrainable;
+  TrainableOutput forward(const Batch& batch, const model::DropoutContext& dropout) override {
+    if (dropout.step == 9) throw std::runtime_error("the fifth step fails");
+    return PlainTrainable::forward(batch, dropout);
+  }
+};
+
+TEST(ExactResume, CheckpointsAreDueByTimeToo) {
+  const TemporaryDirectory folder;
+  make_corpora(folder);
+  TrainOptions options = resumed_options();
+  options.checkpoint_every = "1e-9 minutes";
+  const data::Corpus corpus(folder / "train.h5");
+  model::TransformerModel model(tiny_config(), 5);
+  FailingTrainable trainable(model);
+  EXPECT_THROW(run_training({.trainable = trainable, .corpus = corpus}, options, folder / "run"), std::runtime_error);
+  EXPECT_EQ(std::filesystem::canonical(folder / "run/checkpoints/last").filename(), "step-000000004");
+}
+
 // What is beyond the resumed step is dropped; killed between a validation that was due and the next checkpoint, a run
 // validates once more.
 TEST(TrainingLog, HoldsNoStepAndNoValidationTwice) {

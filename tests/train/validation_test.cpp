@@ -63,7 +63,7 @@ std::vector<std::vector<int64_t>> outputs_of(model::TransformerModel& target,
 TEST_F(Validation, ForcedMeasuresAreOnTheTargetsOwnOutputs) {
   model::TransformerModel trained(tiny_config(), 5), target(tiny_config(), 6);
   const auto outputs = outputs_of(target, drafted());
-  const auto expected = infer::measure_forced_alpha({target, trained}, drafted(), outputs, {.temperature = 0});
+  const auto expected = infer::measure_forced_alpha({target, trained}, {drafted(), outputs}, {.temperature = 0});
   const DraftMeasures found = measure(trained, target, 0);
   EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
   EXPECT_DOUBLE_EQ(found.alpha_forced, expected.alpha);
@@ -111,10 +111,11 @@ TEST_F(Validation, DraftsThatCannotBeMeasuredAreRefused) {
               HasSubstr("needs a target"));
   TrainOptions options = tiny_options();
   options.validation.measure = "alpha";
+  options.validation.max_new_tokens = 1;
   Problems problems;
   validate_options(options, "train", problems);
   EXPECT_THAT(error_of([&] { problems.throw_if_any(); }),
-              AllOf(HasSubstr("draft_examples above 0"), HasSubstr("\"overlap\"")));
+              AllOf(HasSubstr("draft_examples above 0"), HasSubstr("\"overlap\""), HasSubstr("at least 2")));
 }
 
 TEST_F(Validation, ATextThatFailsIsAnErrorAndNotLeftOut) {

@@ -7,9 +7,7 @@
 #include <stdexcept>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
-#include <torch/library.h>
 
 #include "base/device_kernels.h"
 #include "base/device_tensors.h"
@@ -50,18 +48,6 @@ at::Tensor cross_entropy_on_gpu(at::Tensor& logits, const at::Tensor& labels, do
   return losses;
 }
 
-TORCH_LIBRARY_FRAGMENT(draftsmith, library) {
-  library.def("cross_entropy(Tensor(a!) logits, Tensor labels, float smoothing, bool slope) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CPU, library) {
-  library.impl("cross_entropy", &cross_entropy_by_operators);
-}
-
-TORCH_LIBRARY_IMPL(draftsmith, CUDA, library) {
-  library.impl("cross_entropy", &cross_entropy_on_gpu);
-}
-
 }  // namespace
 
 void cross_entropy_gradient(at::Tensor& probabilities, const at::Tensor& labels, double smoothing) {
@@ -75,11 +61,11 @@ KernelSource cross_entropy_source() {
 }
 
 at::Tensor cross_entropy_losses(at::Tensor& logits, const at::Tensor& labels, double smoothing, bool slope) {
-  static const auto handle = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("draftsmith::cross_entropy", "")
-                                 .typed<at::Tensor(at::Tensor&, const at::Tensor&, double, bool)>();
+  static const DeviceOperator op(
+      "cross_entropy(Tensor(a!) logits, Tensor labels, float smoothing, bool slope) -> Tensor",
+      &cross_entropy_by_operators, &cross_entropy_on_gpu);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return handle.call(logits, labels, smoothing, slope);
+  return op(logits, labels, smoothing, slope);
 }
 
 at::Tensor cross_entropy_values(const at::Tensor& log_probs, const at::Tensor& labels, double smoothing) {

@@ -334,7 +334,11 @@ Fields<OptimizerOptions> OptimizerOptions::fields() {
            "Decoupled weight decay: each step subtracts lr * weight_decay of every weight.")
       .add("adamw", &OptimizerOptions::adamw, "Options of adamw.")
       .add("adafactor", &OptimizerOptions::adafactor, "Options of adafactor.")
-      .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.");
+      .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.")
+      .check([](const OptimizerOptions& options, const std::string& where, Problems& problems) {
+        check_chosen(options.adamw, "adamw", options.name, where, problems);
+        check_chosen(options.adafactor, "adafactor", options.name, where, problems);
+      });
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,

@@ -78,6 +78,7 @@ Batch StudentSamples::batch(const TrainableModel& student, const Batch& given, u
   decoding.top_k = 0;
   decoding.top_p = 1;
   decoding.max_new_tokens = options_.max_new_tokens;
+  decoding.long_prompts = "skip";  // a prompt that fills the context has an empty sample
   decoding.batch_size = std::clamp<int64_t>(static_cast<int64_t>(given.examples.size()), 1, kMostRows);
   decoding.seed = CounterRandom(options_.seed, "on-policy/samples").bits(micro_step);
   infer::GenerationModels models;

@@ -27,24 +27,6 @@ struct HostBatch {
   int64_t width = 0;                 // T
 };
 
-// Inputs and labels of one example of a decoder-only model.
-struct JoinedExample {
-  std::vector<int64_t> inputs;  // start token or source, then all but the last target token
-  std::vector<int64_t> labels;  // the target
-  int64_t first_label = 0;      // position of the first label among the inputs
-};
-
-JoinedExample joined_example(const ExampleTokens& example, int64_t start) {
-  JoinedExample joined;
-  const auto& [source, target] = example;
-  joined.inputs.assign(source.begin(), source.end());
-  if (source.empty()) joined.inputs.push_back(start);
-  joined.first_label = static_cast<int64_t>(joined.inputs.size()) - 1;
-  if (!target.empty()) joined.inputs.insert(joined.inputs.end(), target.begin(), target.end() - 1);
-  joined.labels.assign(target.begin(), target.end());
-  return joined;
-}
-
 // Puts prompt and continuation in one row, and several examples in a row if rows are packed.
 HostBatch joined_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model, int64_t pack_tokens) {
   std::vector<int64_t> lengths;
@@ -69,13 +51,14 @@ HostBatch joined_batch(std::span<const ExampleTokens> examples, const model::Mod
   for (size_t i = 0; i < examples.size(); ++i) {
     const auto row = static_cast<size_t>(row_of[i]);
     const int64_t begin = row_of[i] * width + filled[row];
-    const JoinedExample joined = joined_example(examples[i], model.decoder_start);
-    std::copy(joined.inputs.begin(), joined.inputs.end(), host.inputs.begin() + begin);
-    batch.label_counts.push_back(std::ssize(joined.labels));
-    for (size_t j = 0; j < joined.labels.size(); ++j) {
-      host.labels.push_back(joined.labels[j]);
-      batch.places.push_back(begin + joined.first_label + static_cast<int64_t>(j));
-    }
+    const auto& [source, target] = examples[i];
+    auto end = std::ranges::copy(source, host.inputs.begin() + begin).out;
+    if (source.empty()) *end++ = model.decoder_start;
+    const int64_t first_label = end - host.inputs.begin() - 1;
+    if (!target.empty()) std::copy(target.begin(), target.end() - 1, end);
+    host.labels.insert(host.labels.end(), target.begin(), target.end());
+    batch.label_counts.push_back(std::ssize(target));
+    for (int64_t j = 0; j < std::ssize(target); ++j) batch.places.push_back(first_label + j);
     filled[row] += lengths[i];
   }
   if (rows == examples.size()) batch.decoder_input.segments.clear();
@@ -84,34 +67,27 @@ HostBatch joined_batch(std::span<const ExampleTokens> examples, const model::Mod
 
 // Puts source and target in separate rows.
 HostBatch separate_batch(std::span<const ExampleTokens> examples, const model::ModelInfo& model) {
-  std::vector<std::span<const int32_t>> sources, targets;
-  for (const ExampleTokens& example : examples) {
-    sources.push_back(example.source);
-    targets.push_back(example.target);
-  }
-  data::PaddedRows source = data::pad_rows(sources, model.pad);
-  const data::PaddedRows target = data::pad_rows(targets, model.pad);
-  const int64_t width = std::max<int64_t>(target.width, 1);
-
   HostBatch host;
   Batch& batch = host.batch;
-  host.source_width = source.width;
-  host.width = width;
-  host.inputs.assign(static_cast<size_t>(target.rows * width), model.pad);
-  for (int64_t row = 0; row < target.rows; ++row) {
-    host.inputs[static_cast<size_t>(row * width)] = model.decoder_start;
-    for (int64_t t = 0; t < target.lengths[static_cast<size_t>(row)]; ++t) {
-      const int64_t token = target.tokens[static_cast<size_t>(row * target.width + t)];
-      host.labels.push_back(token);
-      batch.places.push_back(row * width + t);
-      if (t + 1 < width) host.inputs[static_cast<size_t>(row * width + t + 1)] = token;
-    }
+  host.width = 1;
+  for (const auto& [source, target] : examples) {
+    batch.source.lengths.push_back(std::ssize(source));
+    batch.label_counts.push_back(std::ssize(target));
+    batch.decoder_input.lengths.push_back(std::max<int64_t>(std::ssize(target), 1));
+    host.source_width = std::max<int64_t>(host.source_width, std::ssize(source));
+    host.width = std::max<int64_t>(host.width, std::ssize(target));
   }
-
-  host.source = std::move(source.tokens);
-  batch.source.lengths = std::move(source.lengths);
-  for (const int64_t length : target.lengths) batch.decoder_input.lengths.push_back(std::max<int64_t>(length, 1));
-  batch.label_counts = target.lengths;
+  host.source.assign(examples.size() * static_cast<size_t>(host.source_width), model.pad);
+  host.inputs.assign(examples.size() * static_cast<size_t>(host.width), model.pad);
+  int64_t row = 0;
+  for (const auto& [source, target] : examples) {
+    std::ranges::copy(source, host.source.begin() + row * host.source_width);
+    const int64_t begin = row++ * host.width;
+    host.inputs[static_cast<size_t>(begin)] = model.decoder_start;
+    std::copy_n(target.begin(), std::min<int64_t>(std::ssize(target), host.width - 1), host.inputs.begin() + begin + 1);
+    host.labels.insert(host.labels.end(), target.begin(), target.end());
+    for (int64_t t = 0; t < std::ssize(target); ++t) batch.places.push_back(begin + t);
+  }
   return host;
 }
 

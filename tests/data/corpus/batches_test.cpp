@@ -114,15 +114,6 @@ TEST(Batches, AbsurdSizesAreErrors) {
   EXPECT_EQ(epoch_batches(largest, 0).size(), 1u);
 }
 
-TEST(Batches, PaddedRowsHoldTheTokensAndLengths) {
-  const std::vector<int32_t> one = {5, 1}, two = {3, 4, 1};
-  const PaddedRows rows = pad_rows(std::vector<std::span<const int32_t>>{one, two}, 9);
-  EXPECT_EQ(rows.rows, 2);
-  EXPECT_EQ(rows.width, 3);
-  EXPECT_THAT(rows.tokens, ElementsAre(5, 1, 9, 3, 4, 1));
-  EXPECT_THAT(rows.lengths, ElementsAre(2, 3));
-}
-
 TEST(Batches, PackedRowsStayWithinTheirWidthAndTheBudget) {
   const Corpus corpus = make_corpus(300);
   const BatchOptions options{.token_budget = 480, .pack_tokens = 120};

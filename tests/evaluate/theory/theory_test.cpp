@@ -103,7 +103,8 @@ double recursion(double p, int64_t k, double time, int64_t i) {
 TEST(TheoryFormulas, SpecGameEqualsTheRecursionOfThePaper) {
   for (int64_t k = 1; k <= 7; ++k) {
     for (const double p : {0.0, 0.37, 0.8, 1.0}) {
-      EXPECT_NEAR(specgame_latency(p, k, 3.0).e_pt, (1 - p) * 3 + recursion(p, k, 3, 1), 1e-12) << k << " " << p;
+      const infer::StepCosts costs{.target = {3, 3}, .draft = 0};
+      EXPECT_NEAR(specgame_latency(p, k, costs).e_pt, (1 - p) * 3 + recursion(p, k, 3, 1), 1e-12) << k << " " << p;
     }
   }
 }

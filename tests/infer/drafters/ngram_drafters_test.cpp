@@ -278,8 +278,8 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
   const std::vector<Ids> outputs = {{2, 3, 2, 1}, {3, 1}, {}, {0, 0, 2, 3}};
   for (const Warping& warping : {Warping{}, Warping{.temperature = 0}, Warping{.temperature = 0.7, .top_k = 2}}) {
     const auto ngrams = at_work({.table = &table}, kTableIds);
-    const ForcedAlpha expected = measure_forced_alpha({target, drafter}, sampled_sources(), outputs, warping);
-    const ForcedAlpha found = measure_forced_alpha(target, *ngrams, sampled_sources(), outputs, warping);
+    const ForcedAlpha expected = measure_forced_alpha({target, drafter}, {sampled_sources(), outputs}, warping);
+    const ForcedAlpha found = measure_forced_alpha(target, *ngrams, {sampled_sources(), outputs}, warping);
     EXPECT_EQ(found.positions, expected.positions);
     EXPECT_NEAR(found.alpha, expected.alpha, 1e-6);
     EXPECT_DOUBLE_EQ(found.agreement, expected.agreement);
@@ -287,7 +287,7 @@ TEST(NgramDrafters, ForcedAlphaIsThatOfAModelWithTheTablesDistribution) {
     EXPECT_NEAR(found.target.cross_entropy, expected.target.cross_entropy, 1e-9);
   }
   const auto lookup = at_work({.lookup = 4}, kTableIds);
-  const ForcedAlpha copied = measure_forced_alpha(target, *lookup, sampled_sources(), outputs, {});
+  const ForcedAlpha copied = measure_forced_alpha(target, *lookup, {sampled_sources(), outputs}, {});
   EXPECT_EQ(copied.positions, 10);
   EXPECT_GT(copied.alpha, 0);
   EXPECT_TRUE(std::isnan(copied.drafter.cross_entropy)) << "it gives no distribution";

@@ -222,8 +222,8 @@ TEST(PositionsOfTexts, AlphaIsMeasuredWhereTheDrafterCanDraft) {
   const std::vector<Ids> sources = {{2, 3}, Ids(6, 3), Ids(7, 2)}, outputs = {Ids(9, 4), Ids(3, 2), Ids(2, 3)};
   const std::vector<Ids> read = {{2, 3}, Ids(6, 3)}, predicted = {Ids(5, 4), Ids(1, 2)};
   const Warping warping{.temperature = 1};
-  const ForcedAlpha found = measure_forced_alpha({target, drafter}, sources, outputs, warping);
-  const ForcedAlpha expected = measure_forced_alpha({target, whole}, read, predicted, warping);
+  const ForcedAlpha found = measure_forced_alpha({target, drafter}, {sources, outputs}, warping);
+  const ForcedAlpha expected = measure_forced_alpha({target, whole}, {read, predicted}, warping);
   EXPECT_EQ(found.positions, 6);
   EXPECT_DOUBLE_EQ(found.alpha, expected.alpha);
 }

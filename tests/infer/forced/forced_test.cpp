@@ -85,8 +85,11 @@ TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
   const auto q = random_oracle(5, 2);
   OracleModel target(oracle_info(5), p);
   OracleModel drafter(oracle_info(5), q);
-  const std::vector<Ids> sources = {{2, 3}, {}, {4}};
-  const std::vector<Ids> outputs = {{2, 4, 1}, {3, 3, 3, 3, 1}, {}};
+  std::vector<Ids> sources, outputs;  // more than a batch
+  while (sources.size() <= kForcedRows) {
+    sources.insert(sources.end(), {{2, 3}, {}, {4}});
+    outputs.insert(outputs.end(), {{2, 4, 1}, {3, 3, 3, 3, 1}, {}});
+  }
   for (const Warping& warping : {Warping{1, 0, 1}, Warping{0.7, 3, 1}, Warping{0, 0, 1}}) {
     double alpha = 0;
     double accuracy = 0;
@@ -96,15 +99,15 @@ TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
         const std::span before(outputs[i].data(), t);
         const auto a = warped(p(sources[i], before), warping);
         const auto b = warped(q(sources[i], before), warping);
-        for (size_t x = 0; x < a.size(); ++x) alpha += std::min(a[x], b[x]) / 8;
+        for (size_t x = 0; x < a.size(); ++x) alpha += std::min(a[x], b[x]) / 48;
         const auto plain = q(sources[i], before);
         const auto best = std::max_element(plain.begin(), plain.end()) - plain.begin();
-        accuracy += best == outputs[i][t] ? 1.0 / 8 : 0;
-        cross_entropy -= std::log(plain[static_cast<size_t>(outputs[i][t])]) / 8;
+        accuracy += best == outputs[i][t] ? 1.0 / 48 : 0;
+        cross_entropy -= std::log(plain[static_cast<size_t>(outputs[i][t])]) / 48;
       }
     }
-    const auto forced = measure_forced_alpha({target, drafter}, sources, outputs, warping, 2);
-    EXPECT_EQ(forced.positions, 8);
+    const auto forced = measure_forced_alpha({target, drafter}, {sources, outputs}, warping);
+    EXPECT_EQ(forced.positions, 48);
     EXPECT_NEAR(forced.alpha, alpha, 1e-12);
     EXPECT_NEAR(forced.drafter.accuracy, accuracy, 1e-12);
     EXPECT_NEAR(forced.drafter.cross_entropy, cross_entropy, 1e-9);
@@ -115,7 +118,7 @@ TEST(ForcedAlpha, ATokenThatTheDrafterLacksIsNeverDrafted) {
   OracleModel target(oracle_info(5), constant_oracle({.1, .2, .1, .1, .5}));
   OracleModel drafter(oracle_info(4), constant_oracle({.2, .4, .2, .2}));
   const auto forced =
-      measure_forced_alpha({target, drafter}, std::vector<Ids>{{2}}, std::vector<Ids>{{3, 4}}, {1, 0, 1});
+      measure_forced_alpha({target, drafter}, {std::vector<Ids>{{2}}, std::vector<Ids>{{3, 4}}}, {1, 0, 1});
   EXPECT_NEAR(forced.alpha, .5, 1e-12);
   EXPECT_EQ(forced.agreement, 0);
   EXPECT_EQ(forced.target.accuracy, .5);

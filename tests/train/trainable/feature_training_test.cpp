@@ -108,11 +108,10 @@ TEST_F(FeatureTraining, CachedStatesGiveTheLiveLossesWithoutAPassOfTheTarget) {
       if (pack > 0 && config.encoder_decoder) continue;
       const Batch batch = make_batch(corpus, {7, 0, 12, 3, 31}, passes.info(), pack);
       EXPECT_EQ(batch.decoder_input.segments.empty(), pack == 0);
-      for (const char* name : {"cross_entropy", "distill"}) {
+      for (const std::string name : {"cross_entropy", "distill"}) {
+        const ObjectiveOptions objective{.name = name, .distill = {.lambda = name == "distill" ? 0 : 0.5}};
         const auto loss = [&](FeatureTrainable& trainable) {
-          return make_objective({.name = name, .distill = {.lambda = 0}}, {&trainable, &corpus})
-              ->loss(trainable, batch, {})
-              .sum.item<double>();
+          return make_objective(objective, {&trainable, &corpus})->loss(trainable, batch, {}).sum.item<double>();
         };
         const double expected = loss(passes);
         EXPECT_NEAR(loss(reads), expected, 5e-3 * expected) << name << " " << pack;
