@@ -88,6 +88,10 @@ struct ReadBy {
   std::vector<std::string> names;
 };
 
+// The table of a part: it may be given only where the struct's field `name` has the field's name, or nobody would read
+// it.
+struct ChosenByName {};
+
 // A nested options struct, an optional of one or a vector of them, seen without its type as a sequence of structs.
 struct NestedType {
   enum class Kind { kSingle, kOptional, kVector };
@@ -128,6 +132,7 @@ struct Field {
   bool always_named = false;
   std::function<bool(const void* object)> unnamed_if;  // empty: never
   std::optional<ReadBy> read_by;                       // absent: every part
+  bool chosen_by_name = false;
   std::function<FieldPointer(void* object)> pointer;
 };
 
@@ -243,6 +248,7 @@ struct Apply {
     field.unnamed_if = [test = unnamed.test](const void* object) { return test(*static_cast<const T*>(object)); };
   }
   void operator()(ReadBy readers) const { field.read_by = std::move(readers); }
+  void operator()(ChosenByName) const { field.chosen_by_name = true; }
   void operator()(std::string help) const { field.help = std::move(help); }
 };
 
@@ -380,17 +386,6 @@ Json options_identity(const T& options) {
 template <class T>
 std::string options_hash(const T& options) {
   return hash_of_identity(options_identity(options));
-}
-
-Problem unread_options(const std::string& where, const std::string& part, const std::string& chosen);
-
-// Adds a problem if the options of a part differ from their defaults where the struct at `where` chooses another part:
-// nobody would read them.
-template <class T>
-void check_chosen(const T& options, const std::string& part, const std::string& chosen, const std::string& where,
-                  Problems& problems) {
-  if (part == chosen || options_hash(options) == options_hash(T{})) return;
-  problems.add(unread_options(where, part, chosen));
 }
 
 // Returns name, type, default, range, unit and meaning of every field, nested structs included; at most 100 columns

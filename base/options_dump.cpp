@@ -210,14 +210,6 @@ std::string hash_of_identity(const nlohmann::json& identity) {
   return sha256(identity.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
-Problem unread_options(const std::string& where, const std::string& part, const std::string& chosen) {
-  return {.where = where.empty() ? part : where + "." + part,
-          .what = "options of a part that is not chosen",
-          .expected = fmt::format("name = \"{}\" beside them", part),
-          .found = fmt::format("name = \"{}\"", chosen),
-          .hint = "set the name, or leave the options out"};
-}
-
 std::string field_text(const Field& field, const void* object) {
   return value_text(field_json(field, object));
 }

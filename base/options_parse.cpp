@@ -240,6 +240,21 @@ void validate_member(const Field& field, const M& member, const std::string& whe
 
 }  // namespace
 
+namespace {
+
+// Refuses the table of a part that the struct's field `name` does not choose.
+void require_chosen(const FieldList& fields, const Field& part, const toml::table& table, const std::string& path,
+                    void* object, Problems& problems) {
+  const auto name = std::ranges::find(fields.all(), "name", &Field::name);
+  const std::string& chosen = *std::get<std::string*>(name->pointer(object));
+  if (chosen == part.name) return;
+  problems.add({where_is(*table.get(part.name), joined(path, part.name)), "options of a part that is not chosen",
+                fmt::format("name = \"{}\" beside them", part.name), fmt::format("name = \"{}\"", chosen),
+                "set the name, or leave the options out, also of the recipe's defaults"});
+}
+
+}  // namespace
+
 void parse_fields(const FieldList& fields, const toml::table& table, const std::string& path, void* object,
                   Problems& problems) {
   const size_t problems_before = problems.list().size();
@@ -254,6 +269,9 @@ void parse_fields(const FieldList& fields, const toml::table& table, const std::
   report_unknown_keys(fields, table, path, problems);
   // Cross-field checks would only repeat what is wrong with single fields.
   if (problems.list().size() != problems_before) return;
+  for (const Field& part : fields.all()) {
+    if (part.chosen_by_name && table.contains(part.name)) require_chosen(fields, part, table, path, object, problems);
+  }
   for (const auto& check : fields.checks()) check_table(check, object, table, path, problems);
 }
 

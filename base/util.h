@@ -62,7 +62,7 @@ struct Overload : F... {
 template <class... F>
 Overload(F...) -> Overload<F...>;
 
-// Replaces x, a number or a vector of V's with as many I's, by exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial);
+// Replaces x, a number or a vector V with as many unsigned I, by exp(x) for x <= 0 to 2 ulp (Cephes' expf polynomial);
 // exactly 0 below -87, NaN for NaN.
 template <class V, class I>
 DRAFTSMITH_INLINE void exponentiate(V& x) {
@@ -85,7 +85,7 @@ DRAFTSMITH_INLINE void exponentiate(V& x) {
 
 // Returns exp(x) for x <= 0, as exponentiate().
 DRAFTSMITH_INLINE float exponential(float x) {
-  exponentiate<float, int32_t>(x);
+  exponentiate<float, uint32_t>(x);
   return x;
 }
 

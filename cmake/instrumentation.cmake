@@ -1,4 +1,5 @@
 # Sanitizers and coverage, for the presets asan and coverage. They apply to all of our own code, not to LibTorch.
+# Presets for debugging define NDEBUG: without it LibTorch's headers have other layouts (RecordFunction) than its library.
 
 option(DRAFTSMITH_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
 option(DRAFTSMITH_COVERAGE "Count the lines that tests run (gcov)" OFF)

@@ -35,7 +35,8 @@ foreach(suite IN LISTS suites)
     "add_test([==[${NAME}.${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${suite}.*]==])\n"
     "set_tests_properties([==[${NAME}.${suite}]==] PROPERTIES\n"
     "  LABELS [==[${labels}]==] TIMEOUT ${TIMEOUT} WORKING_DIRECTORY [==[${WORKING_DIRECTORY}]==]\n"
-    "  ENVIRONMENT [==[${gpus}OMP_NUM_THREADS=1;ASAN_OPTIONS=protect_shadow_gap=0]==]\n"
+    "  ENVIRONMENT [==[${gpus}OMP_NUM_THREADS=1;ASAN_OPTIONS=protect_shadow_gap=0:allocator_may_return_null=1;"
+    "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/leaks.supp:print_suppressions=0]==]\n"
     "  SKIP_REGULAR_EXPRESSION [==[${skip}]==]")
   if(suite MATCHES "Speed|Serial")
     string(APPEND script " RUN_SERIAL TRUE")

@@ -47,7 +47,7 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
 // Comparison of systems A and B on the same lines.
 struct PairedTest {
   double score_b = 0;
-  double difference = 0;  // score_a - score_b
+  double difference = 0;  // A's score less B's
   Interval difference_interval{};
   double p_value = 1;  // two-sided, under the hypothesis that the systems do not differ
 };

@@ -114,9 +114,13 @@ std::string describe_model_directory(const fs::path& directory) {
   if (config.block_attention > 0) {
     text += fmt::format("  predicts       blocks of {} tokens at once\n", config.block_attention);
   }
-  if (const fs::path tokenizer = data::tokenizer_file(directory); !tokenizer.empty()) {
-    text += fmt::format("  tokenizer      {}, sha256 {}\n", tokenizer.filename().string(),
-                        sha256_file(tokenizer).substr(0, 16));
+  try {
+    if (const fs::path tokenizer = data::tokenizer_file(directory); !tokenizer.empty()) {
+      text += fmt::format("  tokenizer      {}, sha256 {}\n", tokenizer.filename().string(),
+                          sha256_file(tokenizer).substr(0, 16));
+    }
+  } catch (const UserError& error) {
+    text += fmt::format("  tokenizer      unreadable: {}\n", error.problems().front().what);
   }
   const fs::path exits = model::exits_directory(directory);
   return fs::exists(exits) ? text + model::describe_exits(exits) : text;

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
-#include "base/logging.h"
 #include "base/options.h"
 #include "base/registry.h"
 #include "distributed/process_group.h"

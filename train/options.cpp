@@ -59,7 +59,7 @@ Fields<ValidationOptions> ValidationOptions::fields() {
                         .expected = "bleu_examples above 0",
                         .found = "bleu_examples = 0"});
         }
-        if (measures_drafts(options.measure) && options.max_new_tokens == 1) {
+        if ((options.measure == "alpha" || options.measure == "tokens_per_target_run") && options.max_new_tokens == 1) {
           problems.add({.where = where + ".max_new_tokens",
                         .what = "leaves a speculative decode nothing to draft, by which the best model is chosen",
                         .expected = "at least 2",
@@ -104,9 +104,13 @@ Fields<TrainOptions> TrainOptions::fields() {
       .check([](const TrainOptions& options, const std::string& where, Problems& problems) {
         const std::string prefix = where.empty() ? "" : where + ".";
         check_length(options.length, prefix + "length", problems);
-        if (!parse_minutes(options.checkpoint_every)) {
-          check_period(options.checkpoint_every, prefix + "checkpoint_every", true, problems);
-        }
+        Problems own;
+        check_period(options.checkpoint_every, prefix + "checkpoint_every", true, own);
+        if (own.empty() || parse_minutes(options.checkpoint_every)) return;
+        problems.add({.where = prefix + "checkpoint_every",
+                      .what = "not a length of time or training",
+                      .expected = "\"5 minutes\", \"1000 steps\", \"1 epochs\", \"1e6 labels\", \"10 %\" or nothing",
+                      .found = "\"" + options.checkpoint_every + "\""});
       });
 }
 

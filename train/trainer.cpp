@@ -334,9 +334,9 @@ struct TrainingRun {
   }
 
   void save_checkpoint() {
-    since_checkpoint.emplace();
     if (!world.leads()) return;
     checkpoints.write(inputs.trainable, *optimizer, state, save_options());
+    since_checkpoint.emplace();
     if (!state.best_value) return;
     best_of_checkpoint = state.best_step;
     replace_link(directory / kBest, best_directory(state.best_step));

@@ -146,7 +146,8 @@ class StreamDecoder {
 // Returns whether a model directory has files that load_tokenizer would load.
 bool has_tokenizer(const std::filesystem::path& directory);
 
-// Returns the file that load_tokenizer() reads for a directory; empty: none.
+// Returns the file that load_tokenizer() reads for a directory; empty: none. Errors: UserError for files that decide it
+// and cannot be read.
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
 
 // Loads a tokenizer from its file or from a model directory, of which it takes, in this order:

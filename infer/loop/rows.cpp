@@ -1,6 +1,6 @@
 #include "infer/loop/rows.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -71,7 +71,7 @@ at::Tensor last_tokens(std::span<const Row> rows, at::Device device) {
 
 at::Tensor to_device(std::span<const int64_t> values, at::IntArrayRef shape, at::Device device) {
   auto tensor = host_empty(shape, at::kLong);
-  std::memcpy(tensor.mutable_data_ptr<int64_t>(), values.data(), values.size_bytes());
+  std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
   return copied_to(tensor, device);
 }
 

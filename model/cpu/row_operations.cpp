@@ -214,6 +214,7 @@ void softmax_rows_portable(float* scores, int64_t rows, int64_t columns) {
 
 using Floats = float __attribute__((vector_size(32)));
 using Integers = int32_t __attribute__((vector_size(32)));
+using Bits = uint32_t __attribute__((vector_size(32)));
 constexpr int64_t kVector = 8;
 
 // Folds a vector in halves: join(a, b) of lanes until one is left.
@@ -239,11 +240,11 @@ DRAFTSMITH_ROWS_AVX2 inline void softmax_row_avx2(float* x, int64_t whole, Integ
   for (int64_t i = 0; i < whole; i += kVector) most = Larger()(most, _mm256_loadu_ps(x + i));
   const float largest = folded(most, Larger());
   last -= largest;
-  exponentiate<Floats, Integers>(last);
+  exponentiate<Floats, Bits>(last);
   Floats sums = last;
   for (int64_t i = 0; i < whole; i += kVector) {
     Floats powers = _mm256_loadu_ps(x + i) - largest;
-    exponentiate<Floats, Integers>(powers);
+    exponentiate<Floats, Bits>(powers);
     sums += powers;
     _mm256_storeu_ps(x + i, powers);
   }

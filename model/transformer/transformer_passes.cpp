@@ -1,6 +1,5 @@
 // TransformerModel's passes by LibTorch's operators: whole sequences with gradients, and steps on any device. Steps of
 // a packed model on a CPU are in transformer_model.cpp.
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <stdexcept>

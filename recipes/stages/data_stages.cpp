@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/logging.h"
-#include "base/signals.h"
 #include "data/corpus/prepare.h"
 #include "data/ngrams/ngram_table.h"
 #include "data/synthetic/synthetic.h"

@@ -8,7 +8,6 @@
 #include "base/device.h"
 #include "base/json.h"
 #include "base/logging.h"
-#include "base/signals.h"
 #include "data/corpus/corpus.h"
 #include "data/router/router_data.h"
 #include "data/tokenizers/tokenizer.h"

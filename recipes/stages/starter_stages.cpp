@@ -21,7 +21,6 @@
 #include "base/logging.h"
 #include "base/options.h"
 #include "base/random.h"
-#include "base/signals.h"
 #include "base/utf8.h"
 #include "data/chat/chat_template.h"
 #include "data/text/readers.h"

@@ -49,6 +49,7 @@ at::Tensor to_device(const at::Tensor& host) {
   if (!host.defined() || on_device(host)) return host;
   const at::Tensor source = host.is_non_overlapping_and_dense() ? host : host.contiguous();
   at::Tensor result = at::empty_strided(source.sizes(), source.strides(), source.options().device(device()));
+  if (source.nbytes() == 0) return result;
   std::memcpy(DeviceMemory::instance().readable(result.data_ptr()), source.const_data_ptr(), source.nbytes());
   return result;
 }

@@ -303,12 +303,8 @@ Fields<CrossEntropyOptions> CrossEntropyOptions::fields() {
 Fields<ObjectiveOptions> ObjectiveOptions::fields() {
   return Fields<ObjectiveOptions>("training objective")
       .add("name", &ObjectiveOptions::name, Choices{"cross_entropy", "distill"}, "What training minimises.")
-      .add("cross_entropy", &ObjectiveOptions::cross_entropy, "Options of cross_entropy.")
-      .add("distill", &ObjectiveOptions::distill, "Options of distill.")
-      .check([](const ObjectiveOptions& options, const std::string& where, Problems& problems) {
-        check_chosen(options.cross_entropy, "cross_entropy", options.name, where, problems);
-        check_chosen(options.distill, "distill", options.name, where, problems);
-      });
+      .add("cross_entropy", &ObjectiveOptions::cross_entropy, ChosenByName{}, "Options of cross_entropy.")
+      .add("distill", &ObjectiveOptions::distill, ChosenByName{}, "Options of distill.");
 }
 
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs) {

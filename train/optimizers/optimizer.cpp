@@ -332,13 +332,9 @@ Fields<OptimizerOptions> OptimizerOptions::fields() {
       .add("lr", &OptimizerOptions::lr, Range{0, 100}, "Peak learning rate; the schedule's factor is applied to it.")
       .add("weight_decay", &OptimizerOptions::weight_decay, Range{0, 100},
            "Decoupled weight decay: each step subtracts lr * weight_decay of every weight.")
-      .add("adamw", &OptimizerOptions::adamw, "Options of adamw.")
-      .add("adafactor", &OptimizerOptions::adafactor, "Options of adafactor.")
-      .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.")
-      .check([](const OptimizerOptions& options, const std::string& where, Problems& problems) {
-        check_chosen(options.adamw, "adamw", options.name, where, problems);
-        check_chosen(options.adafactor, "adafactor", options.name, where, problems);
-      });
+      .add("adamw", &OptimizerOptions::adamw, ChosenByName{}, "Options of adamw.")
+      .add("adafactor", &OptimizerOptions::adafactor, ChosenByName{}, "Options of adafactor.")
+      .add("groups", &OptimizerOptions::groups, "Parameters with their own learning rates.");
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,

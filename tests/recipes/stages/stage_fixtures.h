@@ -32,7 +32,7 @@ class StageTest : public testing::Test {
   // Returns the stage's directory.
   std::filesystem::path run(const std::string& kind, const toml::table& table, const std::string& directory) const {
     std::filesystem::create_directories(path(directory));
-    const Execution execution{{.device = "cpu", .threads = 1, .quiet = true}};
+    const Execution execution{{.device = "cpu", .threads = 1}};
     stage_kinds().find(kind)->run(table,
                                   {.directory = path(directory), .identity = "this job", .execution = execution});
     return path(directory);
