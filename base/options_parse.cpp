@@ -238,10 +238,6 @@ void validate_member(const Field& field, const M& member, const std::string& whe
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Refuses the table of a part that the struct's field `name` does not choose.
 void require_chosen(const FieldList& fields, const Field& part, const toml::table& table, const std::string& path,
                     void* object, Problems& problems) {
