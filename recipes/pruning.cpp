@@ -84,8 +84,7 @@ std::string prune_directory(const fs::path& model, const fs::path& out, const mo
   const model::ModelDirectory opened(model);
   model::SaveOptions save;
   save.dtype = stored_type(opened);
-  const auto type = save.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  const auto whole = model::load_model(opened, {.dtype = type, .pack = false});
+  const auto whole = load_whole(opened, save.dtype);
   save.generation = opened.generation();
   model::PruneEvidence evidence;
   std::unique_ptr<data::Tokenizer> tokenizer;

@@ -83,10 +83,6 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
   problems.throw_if_any();
 }
 
-std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory& opened, at::ScalarType stored) {
-  return model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
-}
-
 std::string card(const fs::path& name, const ExportOptions& options, const model::ModelDirectory& model,
                  const std::string& dtype) {
   const auto& c = model.config();
@@ -282,6 +278,10 @@ at::ScalarType stored_type(const model::ModelDirectory& opened) {
   if (types.contains("F64")) return at::kDouble;
   if (types.size() == 1) return model::float_type(*types.begin()).value();
   return at::kFloat;
+}
+
+std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory& opened, at::ScalarType stored) {
+  return model::load_model(opened, {.dtype = stored == at::kDouble ? at::kDouble : at::kFloat, .pack = false});
 }
 
 at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ void require_eagle3(const ExportOptions& options, const model::TransformerConfig
 
 // Returns the type of a directory's weights: the widest one, ignoring fp32 parameters that an fp16 model must keep.
 at::ScalarType stored_type(const model::ModelDirectory& opened);
+// Loads a model to be written again: in fp64 if the files' type is, else in fp32.
+std::unique_ptr<model::TransformerModel> load_whole(const model::ModelDirectory& opened, at::ScalarType stored);
 // Returns the type of the files by --dtype.
 at::ScalarType type_for(const ExportOptions& options, at::ScalarType stored);
 // Refuses a finite value beyond the largest of the type, and a matrix that would be zero. Errors: UserError.
