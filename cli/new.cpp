@@ -178,8 +178,8 @@ void choose_task(Starter& starter, const NewFlags& flags) {
   }
   problems.throw_if_any();
   if (!starter.chat) return;
-  const auto message = [](const char* role) { return nlohmann::ordered_json{{"role", role}, {"content", "-"}}; };
-  data::load_chat_template(flags.target).replies({message("user"), message("assistant")});  // as [questions] has them
+  const nlohmann::ordered_json question{{"role", "user"}, {"content", "-"}};
+  data::load_chat_template(flags.target).render(nlohmann::ordered_json::array({question}), true);
 }
 
 // Refuses a disk without room for corpora, three models, a checkpoint and the export of a drafter, or for candidates.
@@ -347,7 +347,7 @@ Values conditions(const Starter& starter, const NewFlags& flags, bool t5) {
   return {{"<text>", where(!flags.text.empty())},
           {"<own>", where(flags.text.empty())},
           {"<chat>", where(starter.chat)},
-          {"<plain>", where(!starter.chat && !starter.config.encoder_decoder)},
+          {"<decoder-only>", where(!starter.config.encoder_decoder)},
           {"<half>", where(flags.written_dtype() != "fp32")},
           {"<fewer-ids>", where(starter.chosen->vocabulary > 0)},
           {"<pruned>", where(!starter.chosen->kind->reads_states)},

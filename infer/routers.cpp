@@ -4,43 +4,26 @@
 
 #include <ATen/Dispatch.h>
 
+#include "infer/acceptance/acceptance_rules.h"
 #include "infer/sampling/row_kernels.h"
 #include "infer/windows/window_rules.h"
 
 namespace draftsmith::infer {
 namespace {
 
-class WatchedDrafter final : public Drafter {
+// Windows of constant length whose logits the collector sees.
+class WatchedWindow final : public BoundedWindow {
  public:
-  WatchedDrafter(std::unique_ptr<Drafter> inner, RouterCollector& collector)
-      : inner_(std::move(inner)), collector_(collector) {}
+  WatchedWindow(int64_t window, RouterCollector& collector) : BoundedWindow(window), collector_(collector) {}
 
-  DrafterTraits traits() const override { return inner_->traits(); }
-  int64_t room(const Row& row) const override { return inner_->room(row); }
-  void encode(const DraftBegin& begin) override { inner_->encode(begin); }
-  void prefill(const DraftBegin& begin) override { inner_->prefill(begin); }
-  at::Tensor next_logits(const DraftRequest& request) override {
-    collector_.keep_last();
-    at::Tensor logits = inner_->next_logits(request);
-    collector_.drafted(logits, request.drafted.empty());
-    return logits;
+  WindowTraits traits() const override { return {.name = "watched", .decides = Decides::kBeforeToken}; }
+  void begin(std::span<const Row> /*rows*/) override { collector_.forget_draft(); }
+  at::Tensor go_on(const DraftStep& step) override {
+    collector_.drafted(step.logits);
+    return at::ones({step.logits.size(0)}, at::TensorOptions(at::kBool).device(step.logits.device()));
   }
-  model::StepOutput run_target(model::LanguageModel& target, const model::StepInput& input,
-                               model::DecodeState& state) override {
-    return inner_->run_target(target, input, state);
-  }
-  StepTokens step_tokens(const DraftRequest& request, size_t row) const override {
-    return inner_->step_tokens(request, row);
-  }
-  void count_layers(const CountedRound& round, DecodeStats& stats) const override {
-    inner_->count_layers(round, stats);
-  }
-  void observe(const DraftObservation& observation) override { inner_->observe(observation); }
-  void select_rows(std::span<const int64_t> rows) override { inner_->select_rows(rows); }
-  std::vector<int64_t> target_layers() const override { return inner_->target_layers(); }
 
  private:
-  std::unique_ptr<Drafter> inner_;
   RouterCollector& collector_;
 };
 
@@ -62,39 +45,35 @@ DrafterSpec parse_router_drafter(const std::string& text, const std::string& whe
   return spec;
 }
 
-const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const std::string& where,
-                                                 const std::string& name) {
+const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const model::LanguageModel* target,
+                                                 const std::string& where, const std::string& name) {
   const model::TransformerModel* embeddings = drafter == nullptr ? nullptr : drafter->transformer();
-  // A features drafter borrows its target's.
-  if (embeddings == nullptr || embeddings->config().reads_features()) throw UserError(router_needs_model(where, name));
+  if (embeddings != nullptr && embeddings->config().reads_features()) {
+    embeddings = dynamic_cast<const model::TransformerModel*>(target);
+  }
+  if (embeddings == nullptr) throw UserError(router_needs_model(where, name));
   return *embeddings;
 }
 
 std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path& directory,
-                                                    const LoadedDrafter* drafter, const std::string& where,
-                                                    const std::string& name) {
+                                                    const LoadedDrafter* drafter, const model::LanguageModel* target,
+                                                    const std::string& where, const std::string& name) {
   const model::Router router = model::load_router(directory);
-  const model::TransformerModel& embeddings = router_embeddings(drafter, where, name);
+  const model::TransformerModel& embeddings = router_embeddings(drafter, target, where, name);
   model::require_router_fits(router, directory, drafter->path());
   return std::make_unique<model::RouterPredictor>(router, embeddings);
 }
 
-DraftParts RouterCollector::around(DraftParts parts, std::vector<int64_t> eos) {
-  eos_ = std::move(eos);
-  return {std::make_unique<WatchedDrafter>(std::move(parts.drafter), *this), std::move(parts.window),
-          std::make_unique<WatchedRule>(std::move(parts.acceptance),
+DraftParts RouterCollector::watched(std::unique_ptr<Drafter> drafter, int64_t window) {
+  return {std::move(drafter), std::make_unique<WatchedWindow>(window, *this),
+          std::make_unique<WatchedRule>(std::make_unique<RejectionAcceptance>(),
                                         [this](const Verification& verification, const Judgement& judgement) {
                                           judged(verification, judgement.accepted);
                                         })};
 }
 
-void RouterCollector::keep_last() {
-  if (!window_.empty() && !window_.back().is_cpu()) window_.back() = window_.back().clone();
-}
-
-void RouterCollector::drafted(const at::Tensor& logits, bool first_of_window) {
-  if (first_of_window) window_.clear();
-  window_.push_back(logits);
+void RouterCollector::drafted(const at::Tensor& logits) {
+  window_.push_back(logits.is_cpu() ? logits : logits.cpu());  // a device's next step may overwrite its logits
 }
 
 template <class T>
@@ -113,7 +92,6 @@ void RouterCollector::add(const Row& row, const T* q, const T* p, int64_t vocabu
 void RouterCollector::judged(const Verification& verification, const at::Tensor& accepted) {
   const auto lengths = to_host(accepted);
   const auto counts = to_host(verification.counts);
-  const auto tokens = to_host(verification.tokens);  // [B,G]
   // Compares half types in single precision, and always on the host: collecting is not timed.
   const auto type = verification.logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor target = verification.logits.to(at::kCPU, type).contiguous();  // [B,G+1,V]
@@ -125,11 +103,8 @@ void RouterCollector::judged(const Verification& verification, const at::Tensor&
     for (size_t b = 0; b < verification.rows.size(); ++b) {
       const Row& row = verification.rows[b];
       const auto at_row = static_cast<int64_t>(b);
-      const int64_t* drafted = tokens.data() + at_row * verification.tokens.size(1);
-      const int64_t* end = std::find_first_of(drafted, drafted + counts[b], eos_.begin(), eos_.end());
       if (row.finished) continue;
-      const int64_t until_eos = std::min(counts[b], end - drafted + 1);
-      const int64_t examined = std::min(lengths[b] + 1, until_eos);
+      const int64_t examined = std::min(lengths[b] + 1, counts[b]);
       for (int64_t j = 0; j < examined; ++j) {
         const auto* q = drafter[static_cast<size_t>(j)].const_data_ptr<scalar_t>() + at_row * vocabulary;
         const auto* p = target.const_data_ptr<scalar_t>() + (at_row * target.size(1) + j) * vocabulary;

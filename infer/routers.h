@@ -19,20 +19,21 @@ namespace draftsmith::infer {
 // own; `where` names the option.
 DrafterSpec parse_router_drafter(const std::string& text, const std::string& where);
 
-// Returns the drafter's model, whose embeddings routers read. Errors: UserError for a drafter that is no transformer;
-// `where` and `name` as in load_router().
-const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const std::string& where,
-                                                 const std::string& name);
+// Returns the model whose embeddings a drafter's router reads: the drafter's, or the target's of a features drafter,
+// which has no others. Errors: UserError for a drafter that is no transformer; `where` and `name` as in load_router().
+const model::TransformerModel& router_embeddings(const LoadedDrafter* drafter, const model::LanguageModel* target,
+                                                 const std::string& where, const std::string& name);
 
-// Loads a router and binds it to its drafter, which must outlive it. Errors: UserError for a router of another drafter,
-// and for a drafter that is no transformer; `where` names the router's option, `name` the drafter in messages.
+// Loads a router and binds it to its drafter and the target, which must outlive it. Errors: UserError for a router of
+// another drafter, and for a drafter that is no transformer; `where` names the router's option, `name` the drafter in
+// messages.
 std::unique_ptr<model::RouterPredictor> load_router(const std::filesystem::path& directory,
-                                                    const LoadedDrafter* drafter, const std::string& where,
-                                                    const std::string& name);
+                                                    const LoadedDrafter* drafter, const model::LanguageModel* target,
+                                                    const std::string& where, const std::string& name);
 
 // Collects the distribution q that each token was drafted from, and the target's distribution p at the same position,
-// from parts wrapped around a drafter and an acceptance rule, both at temperature 1 without truncation. The soft target
-// is TV(q, p) = 1 - sum min(q, p), the probability that a token sampled from q is rejected.
+// both at temperature 1 without truncation, while rejection sampling judges drafts. The soft target is TV(q, p) =
+// 1 - sum min(q, p), the probability that a token sampled from q is rejected.
 //
 // Positions are those that verification examined, as for alpha: behind a rejection lies a text that decoding never
 // takes. Windows are fixed and as long as allowed, so late positions of a draft occur as often as they are reached.
@@ -40,17 +41,17 @@ class RouterCollector {
  public:
   explicit RouterCollector(int64_t top_k) : top_k_(top_k) {}
 
-  // Returns parts that behave like `parts` and report to this collector, which must outlive them. The drafter must give
-  // logits. `eos`: ids that end a text. On a GPU a draft may go on behind an EOS; positions there are not collected.
-  DraftParts around(DraftParts parts, std::vector<int64_t> eos);
+  // Returns the parts of lossless decoding with windows of that length, which report to this collector. It must outlive
+  // them. The drafter must give logits.
+  DraftParts watched(std::unique_ptr<Drafter> drafter, int64_t window);
   // Returns the positions collected since the last call, ordered by source line (Row::line) and position in the text.
   data::RouterRows drain();
 
-  // --- called by the wrapped parts ---
-  // Keeps the logits reported last, which on devices other than the CPU the drafter's next step may overwrite.
-  void keep_last();
-  // Reports the drafter's logits [B,V] for the next token of a window. The loop processes them in place afterwards.
-  void drafted(const at::Tensor& logits, bool first_of_window);
+  // --- called by these parts ---
+  // Reports the drafter's processed logits [B,V] for the next token of a draft.
+  void drafted(const at::Tensor& logits);
+  // Forgets a draft that nobody judged.
+  void forget_draft() { window_.clear(); }
   // Reports a judged draft.
   void judged(const Verification& verification, const at::Tensor& accepted);
 
@@ -59,7 +60,6 @@ class RouterCollector {
   void add(const Row& row, const T* q, const T* p, int64_t vocabulary, bool rejected);
 
   int64_t top_k_;
-  std::vector<int64_t> eos_;
   std::vector<at::Tensor> window_;              // one [B,V] a step
   std::map<uint64_t, data::RouterRows> texts_;  // by source line
 };

@@ -43,7 +43,8 @@ const model::RouterPredictor* Session::router_of(const DecodeOptions& decoding, 
   if (decoding.router.empty() || !decoding.drafts() || !window_traits(decoding).asks_router) return nullptr;
   auto& router = routers_[decoding.router.string()];
   if (router == nullptr) {
-    router = load_router(decoding.router, drafter, options_.option_prefix + "router", options_.drafter);
+    router =
+        load_router(decoding.router, drafter, target_.model.get(), options_.option_prefix + "router", options_.drafter);
   }
   return router.get();
 }

@@ -166,10 +166,11 @@ ordered_json conversation_on(const std::string& line, const std::string& field, 
   return conversation;
 }
 
-// Makes an example of each of the assistant's messages.
+// Makes an example of each of the assistant's messages, or of each conversation a prompt alone.
 class ChatFormat {
  public:
-  ChatFormat(std::string field, ChatTemplate chat) : field_(std::move(field)), chat_(std::move(chat)) {}
+  ChatFormat(std::string field, ChatTemplate chat, bool prompts)
+      : field_(std::move(field)), chat_(std::move(chat)), prompts_(prompts) {}
 
   bool operator()(ExampleStream& stream, Example& example) {
     for (std::string line; waiting_.empty();) {
@@ -186,7 +187,7 @@ class ChatFormat {
     const std::string where = stream.lines().where();
     if (!stream.admit_utf8(where, line)) return;
     std::vector<ChatReply> replies;
-    if (!is_blank(line)) replies = chat_.replies(conversation_on(line, field_, where));
+    if (!is_blank(line)) replies = replies_in(conversation_on(line, field_, where));
     for (ChatReply& reply : replies) {
       waiting_.push_back({.source = std::move(reply.prompt),
                           .targets = {std::move(reply.reply)},
@@ -195,24 +196,39 @@ class ChatFormat {
     }
     if (!replies.empty()) return;
     stream.drop_empty({.where = where,
-                       .what = "a conversation without a message of the assistant",
-                       .expected = "at least one, which is learned",
+                       .what = is_blank(line) ? "blank line" : "a conversation without a message of the assistant",
+                       .expected = is_blank(line) ? "a conversation on every line" : "at least one, which is learned",
                        .hint = "choose the policy drop for empty lines"});
+  }
+
+  std::vector<ChatReply> replies_in(ordered_json conversation) {
+    if (!prompts_) return chat_.replies(conversation);
+    take_answer(conversation);
+    return {{chat_.render(conversation, true), ""}};
   }
 
   std::string field_;
   ChatTemplate chat_;
+  bool prompts_;
   std::deque<Example> waiting_;
 };
 
 }  // namespace
 
 std::unique_ptr<ExampleStream> open_chat(const std::filesystem::path& file, const std::string& field, ChatTemplate chat,
-                                         const TextPolicies& policies) {
+                                         const TextPolicies& policies, bool prompts) {
   const std::filesystem::path templates = chat.file();
-  const auto format = std::make_shared<ChatFormat>(field, std::move(chat));
+  const auto format = std::make_shared<ChatFormat>(field, std::move(chat), prompts);
   const auto read = [format](ExampleStream& stream, Example& example) { return (*format)(stream, example); };
   return std::make_unique<ExampleStream>(std::vector{file}, policies, read, templates);
+}
+
+std::optional<ordered_json> take_answer(ordered_json& conversation) {
+  ordered_json& messages = conversation["messages"];
+  if (messages.size() < 2 || messages.back()["role"] != kAssistant) return std::nullopt;
+  ordered_json answer = std::move(messages.back());
+  messages.erase(messages.size() - 1);
+  return answer;
 }
 
 std::vector<ordered_json> read_conversations(const std::filesystem::path& file, const std::string& field) {

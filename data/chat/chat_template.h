@@ -75,9 +75,12 @@ std::span<const EmbeddedText> chat_texts();
 // Opens a file whose objects have a list of messages in `field`, and perhaps tools and documents. Each message of the
 // assistant is an example: its source is the template's text before it, its target the message with the template's end.
 // Only targets are learned, so the loss is on the assistant's part alone. Conversations without such a message follow
-// the policy for empty text.
+// the policy for empty text. `prompts`: each conversation without its answer is an example, whose target is empty.
 std::unique_ptr<ExampleStream> open_chat(const std::filesystem::path& file, const std::string& field, ChatTemplate chat,
-                                         const TextPolicies& policies);
+                                         const TextPolicies& policies, bool prompts);
+
+// Removes and returns the assistant's message that ends a conversation of several. Returns nothing if none does.
+std::optional<nlohmann::ordered_json> take_answer(nlohmann::ordered_json& conversation);
 
 // Returns the conversation on each line: an object of messages, tools and documents. Errors: UserError that names the
 // line.

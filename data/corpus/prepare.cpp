@@ -293,7 +293,7 @@ void check_text(const TextInput& input, const std::string& where, Problems& prob
                 .expected = "source and target, or jsonl, or text"});
 }
 
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies) {
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies, bool prompts) {
   Problems problems;
   check_text(input, "text input", problems);
   problems.throw_if_any();
@@ -302,7 +302,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
     if (input.jsonl.empty()) {
       throw UserError({.where = "text input", .what = "conversations stand in jsonl files", .expected = "jsonl"});
     }
-    return open_chat(input.jsonl, input.messages, load_chat_template(input.chat_template), policies);
+    return open_chat(input.jsonl, input.messages, load_chat_template(input.chat_template), policies, prompts);
   }
   if (!input.source.empty()) return open_parallel(input.source, input.target, policies);
   if (!input.text.empty()) return open_plain_text(input.text, input.separator, policies);
@@ -323,7 +323,8 @@ Fields<PrepareOptions> PrepareOptions::fields() {
       .add("suffix", &PrepareOptions::suffix,
            "Text after each source, such as \"Summary:\". Tokenized separately, and kept when a source is truncated.")
       .add("prompts", &PrepareOptions::prompts,
-           "Decoder-only models: sources are prompts that the targets continue, without EOS.")
+           "Decoder-only models: sources are prompts that the targets continue, without EOS. With messages: "
+           "each conversation without the assistant's last message, for the model to answer; targets are EOS alone.")
       .add("prompt_tokens", &PrepareOptions::prompt_tokens, Range{0}, Unit{"tokens"},
            "Plain text only: the first tokens become the prompt of the rest. 0: no prompts.")
       .add("skip", &PrepareOptions::skip, Range{0}, Unit{"examples"},

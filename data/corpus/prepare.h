@@ -37,8 +37,9 @@ TextInput with_template_of(const std::filesystem::path& tokenizer, TextInput inp
 // Adds a problem if the input names no kind or several, or half of a parallel pair.
 void check_text(const TextInput& input, const std::string& where, Problems& problems);
 
-// Opens the input. Errors: UserError, those of check_text() and of a pipe.
-std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies);
+// Opens the input. `prompts`: conversations without their answers, for a model to answer. Errors: UserError, those of
+// check_text() and of a pipe.
+std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies, bool prompts = false);
 
 // How text becomes a corpus.
 struct PrepareOptions {

@@ -115,7 +115,8 @@ bool ExampleStream::admit_utf8(const Example& example) {
 
 bool ExampleStream::admit_empty(const Example& example) {
   const bool empty_source = example.has_source && is_blank(example.source);
-  if (!empty_source && !std::all_of(example.targets.begin(), example.targets.end(), is_blank)) return true;
+  const bool prompt_alone = example.from_template && example.targets.front().empty();  // of a chat
+  if (!empty_source && (prompt_alone || !std::ranges::all_of(example.targets, is_blank))) return true;
   if (policies_.empty == "error") {
     throw UserError({.where = empty_source || example.target_where.empty() ? example.where : example.target_where,
                      .what = empty_source ? "empty source" : "empty target",

@@ -232,7 +232,7 @@ class SuiteModels {
   std::string fingerprint() const {
     std::string text;
     for (const auto& [name, loaded] : loaded_) text += "; " + name + " " + infer::fingerprint_of(loaded->path());
-    for (const auto& entry : routers_) text += "; " + infer::fingerprint_of(entry.first.first);
+    for (const auto& entry : routers_) text += "; " + infer::fingerprint_of(std::get<0>(entry.first));
     for (const auto& [key, exits] : exits_) {
       const auto& [name, given] = key;
       if (exits)
@@ -253,10 +253,11 @@ class SuiteModels {
   // Returns the router, bound to the setting's drafter, or null for a setting without one.
   const model::RouterPredictor* router_of(const Setting& run) {
     if (run.decode.router.empty() || run.drafter.empty()) return nullptr;
-    const auto key = std::pair(run.decode.router, run.drafter);
+    const std::tuple key(run.decode.router, run.model, run.drafter);
     const auto found = routers_.find(key);
     if (found != routers_.end()) return found->second.get();
-    auto router = infer::load_router(run.decode.router, loaded_.at(run.drafter).get(), "run.router", run.drafter);
+    auto router = infer::load_router(run.decode.router, loaded_.at(run.drafter).get(), model(run.model).model.get(),
+                                     "run.router", run.drafter);
     return routers_.try_emplace(key, std::move(router)).first->second.get();
   }
 
@@ -264,7 +265,8 @@ class SuiteModels {
   std::set<std::string> decoding_;                      // names of the models that write texts
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: no exits
   // By directory and drafter.
-  std::map<std::pair<std::filesystem::path, std::string>, std::unique_ptr<model::RouterPredictor>> routers_;
+  std::map<std::tuple<std::filesystem::path, std::string, std::string>, std::unique_ptr<model::RouterPredictor>>
+      routers_;  // by directory, model and drafter
 };
 
 }  // namespace draftsmith::evaluate

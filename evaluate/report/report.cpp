@@ -115,10 +115,14 @@ std::string headline(const TaskResult& task) {
 std::vector<std::string> headlines(const Results& results) {
   const auto reported = std::ranges::count_if(results.tasks, [](const TaskResult& task) { return !task.chooses; });
   std::vector<std::string> lines;
-  for (const TaskResult& task : results.tasks) {
+  const auto add = [&](const TaskResult& task) {
     std::string line = task.chooses ? "" : headline(task);
-    if (line.empty()) continue;
-    lines.push_back(reported > 1 ? task.name + ": " + line : std::move(line));
+    if (!line.empty()) lines.push_back(reported > 1 ? task.name + ": " + line : std::move(line));
+  };
+  for (const TaskResult& task : results.tasks) {
+    add(task);
+    const auto categories = categories_of({results, task});
+    if (are_summed_up(categories) && categories.back() == &task) add(mean_task(categories));
   }
   return lines;
 }
@@ -185,14 +189,20 @@ std::string error_items(const TaskView& view) {
 constexpr const char* kByHand = "<!-- by hand";
 constexpr const char* kEnd = "<!-- end -->";
 
-// Returns what a page says before everything else: the answer, marks, stamp, and the rows that matter most.
+// Returns what a page says before everything else: the answer, marks, stamp, and the rows that matter most. Of a data
+// set with categories these are means over them.
 std::string first_screen(const TaskView& view, const std::string& wall_time) {
-  const std::string answer = headline(view.task), notes = error_items(view);
+  const auto categories = categories_of(view);
+  const bool summed = are_summed_up(categories);
+  const TaskResult task = summed ? mean_task(categories) : view.task;
+  const std::string answer = headline(task), notes = summed ? "" : error_items(view);
+  std::string table = leading_markdown(task);
+  if (summed) table += "\nSpeedup by category:\n\n" + category_markdown(task, categories);
   return fmt::format(
       "{0}{1}: stays when the page is written again -->\n* Question:\n* Target:\n* Expected:\n* Held:\n{2}\n\n{3}\n"
       "{4}, {5} lines:\n\n{6}\n{7}{1}: stays, too -->\n{2}\n",
       answer.empty() ? "" : wrapped(answer, kDocumentWidth, 0, 0) + "\n", kByHand, kEnd,
-      markdown_stamp(view.results, wall_time), view.task.name, view.task.lines, leading_markdown(view.task), notes);
+      markdown_stamp(view.results, wall_time), task.name, task.lines, table, notes);
 }
 
 // ---- results.csv ----
@@ -235,13 +245,20 @@ std::string report_markdown(const Results& results, const std::string& wall_time
   const std::vector<const TaskResult*> tasks = page_order(results);
   if (tasks.empty()) throw UserError({results.suite, "a page needs results of a task", "one task", "none", ""});
   std::string text = fmt::format("# {}\n\n", results.suite) + first_screen({results, *tasks.front()}, wall_time);
+  const auto first = categories_of({results, *tasks.front()});  // of which the first screen may have told the means
+  const bool summed = are_summed_up(first);
   std::string others;
+  const auto add = [&](const TaskResult& task) {
+    others += list_item(fmt::format("{}, {} lines: {}", task.name, task.lines, headline(task)));
+  };
   for (const TaskResult* one : tasks) {
-    if (one == tasks.front() || one->chooses) continue;
-    const std::string line = fmt::format("{}, {} lines: {}", one->name, one->lines, headline(*one));
-    others += list_item(line) + error_items({results, *one});
+    if ((one == tasks.front() && !summed) || one->chooses) continue;
+    add(*one);
+    others += error_items({results, *one});
+    const auto categories = categories_of({results, *one});
+    if (are_summed_up(categories) && categories.back() == one && categories != first) add(mean_task(categories));
   }
-  return others.empty() ? text : text + "\nOther tasks:\n\n" + others;
+  return others.empty() ? text : text + (summed ? "\nBy task:\n\n" : "\nOther tasks:\n\n") + others;
 }
 
 std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where) {

@@ -54,6 +54,14 @@ std::string fixed(const std::optional<double>& value, int digits) {
   return value ? fixed(*value, digits) : "";
 }
 
+std::string with_interval(const Ratio& ratio, int digits, Form form) {
+  const auto& [value, interval] = ratio;
+  const std::string text = fixed(value, digits);
+  if (text.empty() || !std::isfinite(interval.low) || !std::isfinite(interval.high)) return text;
+  if (form == Form::kBrief) return fmt::format("{} ±{:.{}f}", text, (interval.high - interval.low) / 2, digits);
+  return fmt::format("{} [{:.{}f}, {:.{}f}]", text, interval.low, digits, interval.high, digits);
+}
+
 ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*shown)(const SettingResult& setting)) {
   std::vector<const SettingResult*> settings = task.rows();
   std::erase_if(settings, [&](const SettingResult* setting) { return !shown(*setting); });
@@ -76,14 +84,6 @@ constexpr const char* kConditionalMark = "†";
 
 bool known(const metrics::Interval& interval) {
   return std::isfinite(interval.low) && std::isfinite(interval.high);
-}
-
-// Returns a number with its interval: "1.93 ±0.02", on pages "1.93 [1.91, 1.95]".
-std::string with_interval(double value, const metrics::Interval& interval, int digits, Form form) {
-  const std::string text = fixed(value, digits);
-  if (text.empty() || !known(interval)) return text;
-  if (form == Form::kBrief) return fmt::format("{} ±{:.{}f}", text, (interval.high - interval.low) / 2, digits);
-  return fmt::format("{} [{:.{}f}, {:.{}f}]", text, interval.low, digits, interval.high, digits);
 }
 
 // ---- table ----
@@ -112,13 +112,13 @@ std::vector<SettingCell> cells_of(const SettingResult& setting, const metrics::M
   std::vector<SettingCell> cells{
       {"run", "setting", setting.name, "run"},
       {name, score_words(name),
-       quality == nullptr ? "" : with_interval(quality->value, quality->interval, score.digits(), form),
+       quality == nullptr ? "" : with_interval({quality->value, quality->interval}, score.digits(), form),
        name + ", with its 95 % interval" + (score.lower_is_better() ? "; lower is better" : ""),
        score.lower_is_better()},
       {"diff", "difference", difference ? fixed(difference->value, score.digits()) : "",
        "diff: from the setting's own baseline", score.lower_is_better()},
       {"", "p-value", difference ? fixed(difference->p_value, 3) : "", "p: of the difference, by the paired bootstrap"},
-      {"speedup", "speedup", with_interval(speed.speedup.value, speed.speedup.interval, 2, form),
+      {"speedup", "speedup", with_interval(speed.speedup, 2, form),
        "speedup: tokens a second over those of the baseline"},
       {"", "speedup a line", fixed(speed.speedup_total.value, 2),
        "speedup_total: time a line, whatever the outputs' lengths"},
@@ -247,7 +247,7 @@ std::string noise_note(const SettingResult& setting, Form form) {
   const Ratio& speedup = setting.speed.speedup;
   if (!setting.repeats || !known(speedup.interval)) return "";
   const auto [low, high] = std::pair(speedup.interval.low, speedup.interval.high);
-  const std::string name = fmt::format("{} {}", setting.name, with_interval(speedup.value, speedup.interval, 2, form));
+  const std::string name = fmt::format("{} {}", setting.name, with_interval(speedup, 2, form));
   if (low <= 1 && high >= 1) {
     return fmt::format("  {}: noise floor, differences of speedup below {:.2f} are none", name,
                        std::max(1 - low, high - 1));

@@ -59,7 +59,16 @@ const std::vector<Section>& sections();
 // speed.cpp
 std::vector<Part> quality_speed_parts(const TaskView& view, Form form);  // all settings as points
 std::vector<Part> category_parts(const TaskView& view, Form form);       // speedups by category of a data set
-std::vector<Part> time_parts(const TaskView& view, Form form);           // throughput, percentiles of times, phases
+// Returns the tasks that are the categories of one data set, the view's among them. Empty for a task that is none.
+std::vector<const TaskResult*> categories_of(const TaskView& view);
+// Returns whether means say what categories have in common: they are timed, and not scored.
+bool are_summed_up(const std::vector<const TaskResult*>& categories);
+// Returns the means over categories as a task, in which each counts the same: geometric ones of speedups and tokens a
+// run, arithmetic ones of rates. A setting that a category lacks has no mean.
+TaskResult mean_task(const std::vector<const TaskResult*>& categories);
+// Returns the speedups of that task's leading settings by category.
+std::string category_markdown(const TaskResult& mean, const std::vector<const TaskResult*>& categories);
+std::vector<Part> time_parts(const TaskView& view, Form form);  // throughput, percentiles of times, phases
 // sections.cpp
 std::vector<Part> setting_parts(const TaskView& view, Form form);  // quality, speed and acceptance
 // Returns at most 12 rows of that table: the baseline, and the fastest setting that loses little for each drafter of
@@ -86,6 +95,8 @@ std::string score_words(const std::string& score);
 // Return a number with that many digits behind the point; empty for an unknown or absent number.
 std::string fixed(double value, int digits);
 std::string fixed(const std::optional<double>& value, int digits);
+// Returns a number with its interval, if that is known: "1.93 ±0.02", on pages "1.93 [1.91, 1.95]".
+std::string with_interval(const Ratio& ratio, int digits, Form form);
 
 // Settings that a plot has room for.
 struct ShownSettings {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,8 +15,10 @@ namespace {
 
 // ---- quality and speed ----
 
-// Settings that lose more points than this against greedy decoding are left out, so that the others can be told apart.
+// Leaves out settings that lose more points than this against greedy decoding, or that are more than so many times as
+// fast as all that lose little, as a small model alone is: the others can be told apart then.
 constexpr double kMostPointsLost = 6;
+constexpr double kMostTimesAsFast = 3;
 
 using Settings = std::vector<const SettingResult*>;
 
@@ -26,8 +29,13 @@ std::optional<double> score_of(const SettingResult& setting, const metrics::Metr
 
 // Takes the settings that lose too much out of the plot and returns words on each, unless most are.
 std::vector<std::string> drop_distant(Settings& settings, double greedy, const metrics::Metric& score) {
+  double fastest = 1;
+  for (const SettingResult* setting : settings) {
+    if (loses_little(*setting, score)) fastest = std::max(fastest, setting->speed.speedup.value);
+  }
   const auto is_distant = [&](const SettingResult* setting) {
-    return score.loss(greedy, *score_of(*setting, score)) > kMostPointsLost * score.point();
+    return score.loss(greedy, *score_of(*setting, score)) > kMostPointsLost * score.point() ||
+           setting->speed.speedup.value > kMostTimesAsFast * fastest;
   };
   std::vector<std::string> distant;
   if (2 * std::ranges::count_if(settings, is_distant) > std::ssize(settings)) return distant;
@@ -97,36 +105,86 @@ Plot speed_plot(const TaskResult& task, const Settings& settings, std::optional<
 
 // ---- categories: data sets whose categories are tasks of their own (Spec-Bench, SPEED-Bench) ----
 
-constexpr size_t kMostCategoryColumns = 6;  // settings beside each other on the console
-
 // Returns the data set of a category's task: "spec_bench" of "spec_bench.qa"; empty for other tasks.
 std::string set_of(const TaskResult& task) {
   const size_t dot = task.name.rfind('.');
   return dot == std::string::npos ? "" : task.name.substr(0, dot);
 }
 
-// Returns the speedups of settings, and below a line their geometric means, which do not depend on the baseline.
-Table category_table(const std::vector<const TaskResult*>& tasks, const std::vector<std::string>& settings) {
-  std::vector<Column> headers{{"category", Align::kLeft}, {"lines"}};
-  for (const std::string& setting : settings) headers.push_back({setting, Align::kRight, "speedup of " + setting});
+using Row = const SettingResult&;
+using Rows = std::vector<const SettingResult*>;  // of one setting, a category each
+
+// Returns the mean of a number, which is NaN if one is.
+double mean_of(const Rows& rows, double (*number)(Row row)) {
+  double sum = 0;
+  for (const SettingResult* row : rows) sum += number(*row);
+  return sum / static_cast<double>(rows.size());
+}
+
+double geometric_mean_of(const Rows& rows, double (*number)(Row row)) {
+  double sum = 0;
+  for (const SettingResult* row : rows) sum += std::log(number(*row));
+  return std::exp(sum / static_cast<double>(rows.size()));
+}
+
+// Returns the geometric mean of speedups, which does not depend on the baseline, over these categories. They err
+// independently. The interval is wide rather than narrow: those of few lines are Student's.
+Ratio mean_speedup(const Rows& rows) {
+  double squares = 0;
+  for (const SettingResult* row : rows) {
+    const metrics::Interval& interval = row->speed.speedup.interval;
+    squares += std::pow(std::log(interval.high / interval.low) / 2, 2);
+  }
+  const double mean = geometric_mean_of(rows, [](Row row) { return row.speed.speedup.value; });
+  const double error = std::exp(std::sqrt(squares) / static_cast<double>(rows.size()));
+  return {mean, {mean / error, mean * error}};
+}
+
+// Returns the means over rows, of which `categories` are expected. They are unknown of a setting that a category lacks.
+SettingResult mean_setting(const Rows& rows, size_t categories) {
+  const bool whole = rows.size() == categories;
+  const auto mean = [&](double (*number)(Row row)) { return whole ? mean_of(rows, number) : NAN; };
+  const auto geometric_mean = [&](double (*number)(Row row)) { return whole ? geometric_mean_of(rows, number) : NAN; };
+  const SettingResult& first = *rows.front();
+  SettingResult result;
+  result.name = first.name;
+  result.method = first.method;
+  result.params = first.params;
+  result.baseline = first.baseline;
+  result.drafter = first.drafter;
+  result.repeats = first.repeats;
+  result.speed.speedup = whole ? mean_speedup(rows) : Ratio{NAN, {NAN, NAN}};
+  result.speed.speedup_decode.value = geometric_mean([](Row row) { return row.speed.speedup_decode.value; });
+  Acceptance& acceptance = result.acceptance;
+  acceptance.alpha = mean([](Row row) { return row.acceptance.alpha; });
+  acceptance.alpha_conditional = first.acceptance.alpha_conditional;
+  acceptance.tokens_per_target_run = geometric_mean([](Row row) { return row.acceptance.tokens_per_target_run; });
+  acceptance.fallback_rate = mean([](Row row) { return row.acceptance.fallback_rate; });
+  acceptance.rollback_rate = mean([](Row row) { return row.acceptance.rollback_rate; });
+  for (const SettingResult* row : rows) {
+    if (row->failed_lines) result.failed_lines = row->failed_lines;
+  }
+  if (whole && std::ranges::all_of(rows, [](const auto* row) { return row->lossless_check.has_value(); })) {
+    result.lossless_check = std::ranges::all_of(rows, [](const auto* row) { return *row->lossless_check; });
+  }
+  return result;
+}
+
+// Returns the speedups in each category. `all`: the settings' means are the last column.
+Table category_table(std::span<const TaskResult* const> tasks, const Rows& settings, bool all, Form form) {
+  std::vector<Column> headers{{"run", Align::kLeft}};
+  for (const TaskResult* task : tasks) headers.push_back({task->name.substr(task->name.rfind('.') + 1)});
+  if (all) headers.push_back({"all"});
   Table table(std::move(headers));
-  std::vector<double> logarithms(settings.size());
-  int64_t lines = 0;
-  for (const TaskResult* task : tasks) {
-    lines += task->lines;
-    std::vector<std::string> cells{task->name.substr(task->name.rfind('.') + 1), std::to_string(task->lines)};
-    for (size_t i = 0; i < settings.size(); ++i) {
-      const SettingResult* setting = task->find(settings[i]);
-      const double speedup = setting == nullptr ? NAN : setting->speed.speedup.value;
-      logarithms[i] += std::log(speedup);
-      cells.push_back(fixed(speedup, 2));
+  for (const SettingResult* setting : settings) {
+    std::vector<std::string> cells{setting->name};
+    for (const TaskResult* task : tasks) {
+      const SettingResult* row = task->find(setting->name);
+      cells.push_back(row == nullptr ? "" : fixed(row->speed.speedup.value, 2));
     }
+    if (all) cells.push_back(with_interval(setting->speed.speedup, 2, form));
     table.add_row(std::move(cells));
   }
-  table.add_rule();
-  std::vector<std::string> means{"all (geometric mean)", std::to_string(lines)};
-  for (const double sum : logarithms) means.push_back(fixed(std::exp(sum / static_cast<double>(tasks.size())), 2));
-  table.add_row(std::move(means));
   return table;
 }
 
@@ -204,31 +262,73 @@ std::vector<Part> quality_speed_parts(const TaskView& view, Form form) {
                         "from the setting's own baseline. The dotted line joins the settings that no other beats in "
                         "both.";
   if (!distant.empty()) {
-    caption += fmt::format(" Left out, more than {:g} {}: {}.", kMostPointsLost * score.point(),
-                           score.lower_is_better() ? "above" : "below", fmt::join(distant, ", "));
+    caption += fmt::format(" Left out, more than {:g} {}, or {:g} times as fast as all that lose little: {}.",
+                           kMostPointsLost * score.point(), score.lower_is_better() ? "above" : "below",
+                           kMostTimesAsFast, fmt::join(distant, ", "));
   }
   return {{.figures = {figure_of(speed_plot(view.task, settings, greedy, score), caption)}}};
 }
 
-std::vector<Part> category_parts(const TaskView& view, Form form) {
-  const std::string set = set_of(view.task);
-  if (set.empty() || view.task.chooses) return {};
+std::vector<const TaskResult*> categories_of(const TaskView& view) {
   std::vector<const TaskResult*> tasks;
+  const std::string set = set_of(view.task);
   for (const TaskResult& task : view.results.tasks) {
-    if (!task.chooses && set_of(task) == set) tasks.push_back(&task);
+    if (!set.empty() && set_of(task) == set && !task.chooses && !view.task.chooses) tasks.push_back(&task);
   }
-  if (tasks.size() < 2 || tasks.back() != &view.task) return {};
-  std::vector<std::string> settings;
-  for (const SettingResult& setting : view.task.settings) settings.push_back(setting.name);
-  const size_t all = settings.size();
-  if (form == Form::kBrief && all > kMostCategoryColumns) settings.resize(kMostCategoryColumns);
-  if (settings.empty()) return {};
-  Part part{.caption = fmt::format("{} by category: tokens a second over those of the baseline", set),
-            .table = category_table(tasks, settings)};
-  if (settings.size() < all) {
-    part.notes.push_back(fmt::format("  {} more settings are in report.html and results.csv", all - settings.size()));
+  return tasks.size() > 1 ? tasks : std::vector<const TaskResult*>();
+}
+
+TaskResult mean_task(const std::vector<const TaskResult*>& categories) {
+  const TaskResult& first = *categories.front();
+  TaskResult mean;
+  mean.name = fmt::format("{}, mean of {} categories", set_of(first), categories.size());
+  mean.metric = first.metric;
+  mean.command = first.command;
+  Rows baselines;
+  std::vector<std::string> names;
+  for (const TaskResult* task : categories) {
+    mean.lines += task->lines;
+    baselines.push_back(&task->baseline);
+    for (const SettingResult& setting : task->settings) {
+      if (std::ranges::find(names, setting.name) == names.end()) names.push_back(setting.name);
+    }
   }
-  return {part};
+  mean.baseline = mean_setting(baselines, categories.size());
+  for (const std::string& name : names) {
+    Rows rows;
+    for (const TaskResult* task : categories) {
+      if (const SettingResult* row = task->find(name)) rows.push_back(row);
+    }
+    mean.settings.push_back(mean_setting(rows, categories.size()));
+  }
+  return mean;
+}
+
+bool are_summed_up(const std::vector<const TaskResult*>& categories) {
+  return !categories.empty() && std::ranges::all_of(categories, [](const TaskResult* task) {
+    return task->baseline.quality.scores.empty() && std::isfinite(task->baseline.speed.speedup.value);
+  });
+}
+
+std::string category_markdown(const TaskResult& mean, const std::vector<const TaskResult*>& categories) {
+  return category_table(categories, leading_settings(mean), /*all=*/true, Form::kBrief).markdown();
+}
+
+std::vector<Part> category_parts(const TaskView& view, Form form) {
+  constexpr size_t kConsoleColumns = 6;  // categories beside each other on the console
+  const std::vector<const TaskResult*> categories = categories_of(view);
+  if (categories.empty() || categories.back() != &view.task || view.task.settings.empty()) return {};
+  const TaskResult mean = mean_task(categories);
+  const size_t together = form == Form::kBrief ? kConsoleColumns : categories.size();
+  std::vector<Part> parts;
+  for (size_t begin = 0; begin < categories.size(); begin += together) {
+    const auto shown = std::span(categories).subspan(begin, std::min(together, categories.size() - begin));
+    const bool last = begin + together >= categories.size();
+    parts.push_back({.caption = fmt::format("{} by category: tokens a second over those of the baseline{}",
+                                            set_of(view.task), last ? "; all: geometric mean" : ""),
+                     .table = category_table(shown, mean.rows(), last, form)});
+  }
+  return parts;
 }
 
 std::vector<Part> time_parts(const TaskView& view, Form form) {

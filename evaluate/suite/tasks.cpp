@@ -95,17 +95,16 @@ std::string answer_text(const nlohmann::ordered_json& message) {
 TaskData from_conversations(const TaskOptions& task) {
   TaskData data;
   for (nlohmann::ordered_json& conversation : data::read_conversations(task.jsonl, task.messages)) {
-    nlohmann::ordered_json& messages = conversation["messages"];
-    const bool answered = messages.back()["role"] == "assistant" && messages.size() > 1;
-    if (task.metric.scored() && !answered) {
+    const nlohmann::ordered_json& messages = conversation["messages"];
+    const auto answer = data::take_answer(conversation);
+    if (task.metric.scored() && !answer) {
       throw UserError({.where = place_of(task, task.jsonl, data.sources.size()),
                        .what = "a conversation without a reference",
                        .expected = "one that ends in a message of the assistant",
                        .found = "it ends in a message of " + messages.back()["role"].get<std::string>(),
                        .hint = "conversations that are not scored need metric = { name = \"none\" }"});
     }
-    if (task.metric.scored()) data.references.push_back({answer_text(messages.back())});
-    if (answered) messages.erase(messages.size() - 1);
+    if (task.metric.scored()) data.references.push_back({answer_text(*answer)});
     data.sources.push_back(conversation.size() > 1 ? conversation.dump() : messages.dump());
   }
   cut_out(data.sources, task);

@@ -80,7 +80,7 @@ class LoadedDrafter {
   virtual std::filesystem::path path() const { return {}; }
   // Returns the model that drafts; nullptr: none.
   virtual model::LanguageModel* model() const { return nullptr; }
-  // Returns model() as a transformer, whose embeddings routers read; nullptr: it is none.
+  // Returns model() as a transformer; nullptr: it is none.
   const model::TransformerModel* transformer() const;
   // Returns the model with its tokenizer and settings if it can decode alone; else nullptr.
   virtual const LoadedModel* standalone() const { return nullptr; }

@@ -274,7 +274,7 @@ Problem missing_router(const std::string& where) {
 Problem router_needs_model(const std::string& where, const std::string& drafter) {
   return {.where = where,
           .what = "a router is trained for a drafter that is a model of its own",
-          .expected = "a model or a Tandem secondary as drafter",
+          .expected = "a model, a Tandem secondary or a features drafter",
           .found = drafter.empty() ? "none" : drafter,
           .hint = "the windows dynamic, entropy and fallback need no router"};
 }

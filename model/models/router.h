@@ -3,9 +3,9 @@
 // distribution q at that position:
 //   h = relu(W_s [H(q) / ln V, q(y_1), .., q(y_k)] + sum_i s W_e^(i) E(y_i) + b),
 //   P(disagreement) = sigmoid(w h + c)
-// y_1..y_k are q's most likely tokens, E(y) the drafter's own embeddings, H the entropy, s a fixed scale that brings
-// embeddings to unit length. q is at temperature 1, nothing cut, whatever decoding samples at. A router directory:
-// config.json and model.safetensors. It belongs to one drafter, which it knows by model_hash().
+// y_1..y_k are q's most likely tokens, E(y) the embeddings that the drafter reads, H the entropy, s a fixed scale that
+// brings embeddings to unit length. q is at temperature 1, nothing cut, whatever decoding samples at. A router
+// directory: config.json and model.safetensors. It belongs to one drafter, which it knows by model_hash().
 #pragma once
 
 #include <cstdint>

@@ -187,7 +187,7 @@ struct CorpusOptions : data::TextInput, data::TextPolicies, data::PrepareOptions
 void run_corpus(const CorpusOptions& options, const StageContext& run) {
   const auto tokenizer = data::load_tokenizer(options.tokenizer, options);
   const data::TextInput input = data::with_template_of(options.tokenizer, options);
-  const auto stream = data::open_text(input, options);
+  const auto stream = data::open_text(input, options, options.prompts);
   data::PrepareOptions prepare = options;
   prepare.prompts = prepare.prompts || !input.messages.empty();
   Progress progress({.title = "tokenizing",

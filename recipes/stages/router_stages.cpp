@@ -11,12 +11,12 @@
 #include "data/corpus/corpus.h"
 #include "data/router/router_data.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/acceptance/acceptance_rules.h"
 #include "infer/drafters/drafter.h"
 #include "infer/generator.h"
 #include "infer/routers.h"
-#include "infer/windows/window_rules.h"
 #include "model/files/model_directory.h"
+#include "model/models/companion.h"
+#include "model/models/feature_drafter.h"
 #include "model/models/router.h"
 #include "recipes/stage.h"
 #include "recipes/stages/data_stages.h"
@@ -43,8 +43,8 @@ Fields<RouterDataOptions> RouterDataOptions::fields() {
   return Fields<R>("router data stage (kind = \"router-data\"): makes router_data.h5")
       .inherit<DecodingOptions>()
       .add("drafter", &R::drafter, Required{},
-           "Directory of the router's drafter: a model (also one that shares the target's encoder), or a Tandem "
-           "secondary of the target.")
+           "Directory of the router's drafter: a model (also one that shares the target's encoder), a Tandem "
+           "secondary or a features drafter of the target.")
       .add("top_k", &R::top_k, Range{1, static_cast<double>(model::kMostRouterTokens)}, Unit{"tokens"},
            "Number of most likely tokens of the drafter to keep for each position; a router may read fewer. The "
            "collected distributions are at temperature 1 in any case.")
@@ -92,16 +92,13 @@ void run_router_data(const RouterDataOptions& options, const StageContext& run) 
   models.drafter = infer::load_drafter(spec, options.model, load);
   models.generation = options.settings(tokenizer.get());
   models.target_tokenizer = tokenizer.get();
-  infer::router_embeddings(models.drafter.get(), "drafter", options.drafter.string());  // reports drafters without any
+  infer::router_embeddings(models.drafter.get(), target.get(), "drafter", options.drafter.string());  // reports others
   Problems problems;
   models.drafter->check(models.draft_target(), problems);
   problems.throw_if_any();
   infer::RouterCollector collector(options.top_k);
   infer::Generator generator(models, options.decoding("speculative"),
-                             collector.around({models.drafter->make(models.draft_target()),
-                                               std::make_unique<infer::FixedWindow>(options.window),
-                                               std::make_unique<infer::RejectionAcceptance>()},
-                                              models.generation->eos_ids));
+                             collector.watched(models.drafter->make(models.draft_target()), options.window));
   sources.require_fit(generator, count);
   Progress progress({.title = "router data", .unit = "sources", .total = count},
                     "run the recipe again to collect from the beginning");
@@ -121,7 +118,8 @@ struct RouterStageOptions : train::RouterTrainingOptions {
     return Fields<RouterStageOptions>("router stage (kind = \"router\"): makes router/")
         .add("data", &RouterStageOptions::data, Required{}, "Positions that a stage of kind router-data collected.")
         .add("drafter", &RouterStageOptions::drafter, Required{},
-             "Directory of the drafter that collected them, whose embeddings the router reads.")
+             "Directory of the drafter that collected them, whose embeddings the router reads; a features drafter's "
+             "are those of its target, which its config.json names.")
         .inherit<train::RouterTrainingOptions>();
   }
 };
@@ -130,16 +128,21 @@ void run_router(const RouterStageOptions& options, const StageContext& run) {
   const infer::DrafterSpec spec = infer::parse_router_drafter(options.drafter, "drafter");
   fs::remove_all(run.directory / "router");  // of a killed run
   const data::RouterData data(options.data);
-  const infer::SharedDrafter drafter = infer::load_drafter(spec, {}, {});
+  const bool features = spec.kind == infer::DrafterKind::kFeatures;
+  const fs::path read = features ? model::companion_directory(model::features_kind(), options.drafter) : fs::path();
+  const infer::SharedDrafter drafter = infer::load_drafter(spec, read, {});
+  const auto target = features ? model::load_model(read, {.pack = false}) : nullptr;
   const std::string name = input_name(run, "drafter", options.drafter);
   Progress progress({.title = "training the router", .unit = "epochs", .total = options.epochs},
                     "run the recipe again to train the router from the beginning");
-  const train::TrainedRouter trained = train::train_router(
-      data, {infer::router_embeddings(drafter.get(), "drafter", name), name, model::model_hash(options.drafter)},
-      options, [&](int64_t, double cross_entropy) {
-        progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
-        progress.advance();
-      });
+  const train::TrainedRouter trained =
+      train::train_router(data,
+                          {infer::router_embeddings(drafter.get(), target.get(), "drafter", name), name,
+                           model::model_hash(options.drafter)},
+                          options, [&](int64_t, double cross_entropy) {
+                            progress.set_note(fmt::format("cross entropy {:.4f}", cross_entropy));
+                            progress.advance();
+                          });
   progress.finish();
   model::save_router(run.directory / "router", trained.router);
   const fs::path report = run.directory / "router_report.json";

@@ -16,8 +16,7 @@ namespace fs = std::filesystem;
 
 // Requests to the recording runtime, and its answers.
 struct Recorded {
-  int libraries = 0;
-  int kernels = 0;
+  int libraries = 0, kernels = 0;
   int refuses_code = 0;  // error of load_library, or 0
   int capability = 90;
 } recorded;
@@ -168,8 +167,7 @@ TEST_F(KernelCacheFiles, ThatCannotBeWrittenGiveOneWarning) {
 }
 
 TEST(KernelCacheFolder, IsChosenByTheEnvironment) {
-  const ScopedVariable home("HOME", "/home/one");
-  const ScopedVariable cache("XDG_CACHE_HOME", std::nullopt);
+  const ScopedVariable home("HOME", "/home/one"), cache("XDG_CACHE_HOME", std::nullopt);
   const ScopedVariable own("DRAFTSMITH_KERNEL_CACHE", std::nullopt);
   EXPECT_EQ(kernel_cache_folder(), fs::path("/home/one/.cache/draftsmith/kernels"));
   {

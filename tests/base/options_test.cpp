@@ -403,10 +403,8 @@ TEST(OptionsGrid, KeysAreParsedAsListsOrOneValue) {
 TEST(OptionsGrid, ElementsAreCheckedAndOtherKeysUnknown) {
   Problems problems;
   parsed("degrees = [100, 500]\nshelf = [\"lov\"]\nfan = true\nowner = \"you\"\n", problems);
-  std::string text;
-  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
-  EXPECT_THAT(text, testing::AllOf(HasSubstr("degrees[1]"), HasSubstr("did you mean 'low'?"),
-                                   HasSubstr("unknown key 'owner'")));
+  EXPECT_THAT(text_of(problems.list()),
+              AllOf(HasSubstr("degrees[1]"), HasSubstr("did you mean 'low'?"), HasSubstr("unknown key 'owner'")));
 }
 
 TEST(OptionsGrid, JsonAndIdentityShowLists) {

@@ -9,9 +9,7 @@ namespace draftsmith {
 namespace {
 
 TEST(VectorMath, ExponentialFollowsTheLibraryBelowZero) {
-  for (float x = -86.9F; x <= 0; x += 0.0371F) {
-    EXPECT_NEAR(exponential(x) / std::exp(x), 1.0F, 4e-7F) << x;
-  }
+  for (float x = -86.9F; x <= 0; x += 0.0371F) EXPECT_NEAR(exponential(x) / std::exp(x), 1.0F, 4e-7F) << x;
   EXPECT_EQ(exponential(0.0F), 1.0F);
   EXPECT_EQ(exponential(-87.5F), 0.0F);
   EXPECT_EQ(exponential(-std::numeric_limits<float>::infinity()), 0.0F);

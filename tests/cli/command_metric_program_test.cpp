@@ -91,10 +91,7 @@ TEST_F(CommandMetricProgram, ScoreAsksItToo) {
   write_text(root_ / "hyp", "5 6\n7\n");
   const std::vector<std::string> line{
       "score", "command", "--hyp", (root_ / "hyp").string(), "--ref", (root_ / "test.ref").string()};
-  const auto score = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), line.begin(), line.end());
-    return run_program(more);
-  };
+  const auto score = [&](const std::vector<std::string>& more) { return run_program(joined(line, more)); };
   const ProgramResult tsv = score({"--command", "awk -F'\\t' '{print $1 == $2}'", "--label", "same", "--json"});
   ASSERT_EQ(tsv.exit_code, 0) << tsv.err;
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(tsv.out).at("same").get<double>(), 0.5);

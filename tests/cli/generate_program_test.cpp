@@ -2,7 +2,6 @@
 // languages of translation models.
 #include <algorithm>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,9 +43,7 @@ class GenerateProgram : public testing::Test {
   static void TearDownTestSuite() { folder_.reset(); }
 
   static ProgramResult generate(const std::vector<std::string>& more, const std::string& input) {
-    std::vector<std::string> arguments = {"generate", "--model", (*folder_ / "model").string()};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_program(arguments, input);
+    return run_program(joined({"generate", "--model", *folder_ / "model"}, more), input);
   }
 
   // The model's directory, changed by `damage`.
@@ -57,9 +54,8 @@ class GenerateProgram : public testing::Test {
     return copy;
   }
 
-  static std::unique_ptr<TemporaryDirectory> folder_;
+  static inline std::unique_ptr<TemporaryDirectory> folder_;
 };
-std::unique_ptr<TemporaryDirectory> GenerateProgram::folder_;
 
 TEST_F(GenerateProgram, StreamingGivesTheSameTextAsLinesDo) {
   const std::string input = "he said\nthere\nhello\n";
@@ -77,20 +73,14 @@ TEST_F(GenerateProgram, StreamingGivesTheSameTextAsLinesDo) {
               HasSubstr("2 lines together, 1 outputs for each"));
 }
 
-std::vector<nlohmann::json> objects(const std::string& lines) {
-  std::vector<nlohmann::json> found;
-  std::istringstream in(lines);
-  for (std::string line; std::getline(in, line);) found.push_back(nlohmann::json::parse(line));
-  return found;
-}
-
 TEST_F(GenerateProgram, JsonTextIsWhatTheIdsDecodeTo) {
   const ProgramResult result =
       generate({"--json", "--method", "sample", "--temperature", "5", "--num-samples", "100"}, "he\n");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto tokenizer = data::load_tokenizer(*folder_ / "tokenizer.json");
   size_t breaks = 0;
-  for (const auto& line : objects(result.out)) {
+  for (const std::string& object : lines_of(result.out)) {
+    const auto line = nlohmann::json::parse(object);
     std::vector<int32_t> ids;
     for (const int32_t id : line.at("ids")) {
       if (id < tokenizer->vocabulary()) ids.push_back(id);
@@ -125,11 +115,9 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
   embedding.detach().select(0, tokenizer->encode("z").front()).fill_(1e6);
   model::SaveOptions save{.tokenizer = *folder_ / "tokenizer.json"};
   save_model(directory, *loaded, save);
-  const auto run = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"generate",         "--model", directory.string(), "--dtype", "fp16",
-                                          "--max-new-tokens", "4"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_program(arguments, "he\nz\nhe\n");
+  const auto run = [&](const std::vector<std::string>& more) {
+    return run_program(joined({"generate", "--model", directory, "--dtype", "fp16", "--max-new-tokens", "4"}, more),
+                       "he\nz\nhe\n");
   };
   for (const std::string batch : {"1", "3"}) {
     const ProgramResult text = run({"--no-stream", "--batch-size", batch});
@@ -140,7 +128,8 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
     EXPECT_EQ(run({"--stream"}).out, text.out);
     const ProgramResult json = run({"--json", "--batch-size", batch});
     EXPECT_EQ(json.exit_code, 1);
-    const auto lines = objects(json.out);
+    std::vector<nlohmann::json> lines;
+    for (const std::string& object : lines_of(json.out)) lines.push_back(nlohmann::json::parse(object));
     ASSERT_EQ(lines.size(), 3U);
     EXPECT_THAT(lines[1].at("error").get<std::string>(), HasSubstr("input 2"));
     EXPECT_FALSE(lines[1].contains("ids") || lines[1].contains("text"));
@@ -193,10 +182,8 @@ TEST_F(GenerateProgram, DraftersOfOtherFamiliesAndPaddingsLeaveOutputsAsTheyAre)
     save_model(directory, model::TransformerModel(config, static_cast<uint64_t>(vocabulary)), options);
     return directory.string();
   };
-  const std::string qwen3 = save("qwen3", 272, "newer/tokenizer.json");
-  const std::string qwen2 = save("qwen2", 264, "tokenizer.json");
-  const std::string llama = save("llama", 259, "tokenizer.json");
-  const std::string smollm2 = save("llama", 320, "tokenizer.json");
+  const std::string qwen3 = save("qwen3", 272, "newer/tokenizer.json"), qwen2 = save("qwen2", 264, "tokenizer.json");
+  const std::string llama = save("llama", 259, "tokenizer.json"), smollm2 = save("llama", 320, "tokenizer.json");
   const std::vector<std::pair<std::string, std::string>> pairs = {{qwen3, qwen2},   {qwen2, qwen3},   {qwen2, llama},
                                                                   {smollm2, llama}, {llama, smollm2}, {smollm2, qwen3}};
   for (const auto& [target, drafter] : pairs) {
@@ -248,9 +235,7 @@ TEST_F(GenerateProgram, AHeadUnlikeTheEmbeddingItIsTiedToIsUsedWithAWarning) {
     change(d / "config.json", [](auto& root) { root["tie_word_embeddings"] = true; });
   });
   const std::vector<std::string> more = {"--ids", "--dtype", "fp64"};
-  std::vector<std::string> arguments = {"generate", "--model", directory.string()};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const ProgramResult result = run_program(arguments, "104 101\n");
+  const ProgramResult result = run_program(joined({"generate", "--model", directory}, more), "104 101\n");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("'lm_head.weight': differs from the embedding"));
   EXPECT_EQ(result.out, generate(more, "104 101\n").out);
@@ -294,8 +279,7 @@ nlohmann::json written(const fs::path& directory, const data::Languages& languag
   arguments.insert(arguments.end(), {"--input", write_text(directory / "line", line + "\n").string()});
   arguments.insert(arguments.end(), {"--source-language", languages.source_language, "--max-new-tokens", "12"});
   arguments.insert(arguments.end(), {"--target-language", languages.target_language});
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const ProgramResult result = run_here(arguments);
+  const ProgramResult result = run_here(joined(arguments, more));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return nlohmann::json::parse(result.out).at("ids");
 }

@@ -158,9 +158,8 @@ class RouterProgram : public MethodsProgram {
 };
 
 TEST_F(RouterProgram, GeneratesTheSameAndFitsItsDrafterAlone) {
-  const auto with = [](std::vector<std::string> more) {
-    more.insert(more.begin(), {"--method", "assisted", "--window-rule", "router"});
-    return more;
+  const auto with = [](const std::vector<std::string>& more) {
+    return joined({"--method", "assisted", "--window-rule", "router"}, more);
   };
   expect_greedy("target", with({"--drafter", "@small", "--router", "@router"}));
   EXPECT_THAT(run_program({"inspect", path("router")}).out, HasSubstr("threshold 0.8, max_draft 16"));

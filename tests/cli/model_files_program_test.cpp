@@ -51,27 +51,22 @@ class PruneProgram : public ModelFiles {
   }
 
   // Returns the error of flags that must not lead to a model.
-  std::string error(std::vector<std::string> flags) const {
-    flags.insert(flags.begin(), {"prune", "--model", path("model"), "--out", path("out")});
-    return refusal_of(run_here(flags));
+  std::string error(const std::vector<std::string>& flags) const {
+    return refusal_of(run_here(joined({"prune", "--model", path("model"), "--out", path("out")}, flags)));
   }
 };
 
 TEST_F(PruneProgram, CutsLayersWidthAndVocabulary) {
-  std::vector<std::string> command = {"prune", "--model", path("model"), "--out", path("out")};
-  for (const char* flag : {"--decoder-layers=every:2", "--ff-width=5", "--vocabulary-size=12"}) {
-    command.emplace_back(flag);
-  }
-  command.insert(command.end(), {"--vocabulary-from", path("corpus.h5")});
-  const ProgramResult result = run_program(command);
+  const ProgramResult result =
+      run_program({"prune", "--model", path("model"), "--out", path("out"), "--decoder-layers=every:2", "--ff-width=5",
+                   "--vocabulary-size=12", "--vocabulary-from", path("corpus.h5")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("2 of 4 layers, 5 of 12 neurons"),
                                 HasSubstr("12 of 40 ids, which cover 97.50 % of the counted tokens")));
   EXPECT_EQ(model::load_model(folder_ / "out")->config().vocabulary_rows(), 12);
   EXPECT_THAT(run_here({"inspect", path("out")}).out, HasSubstr("12 of these ids (d2t, t2d)"));
-  std::vector<std::string> greedy = {"generate", "--model", path("model"), "--ids", "--max-new-tokens", "6"};
-  std::vector<std::string> assisted = greedy;
-  assisted.insert(assisted.end(), {"--drafter", path("out"), "--method", "assisted"});
+  const std::vector<std::string> greedy = {"generate", "--model", path("model"), "--ids", "--max-new-tokens", "6"};
+  const std::vector<std::string> assisted = joined(greedy, {"--drafter", path("out"), "--method", "assisted"});
   EXPECT_EQ(run_program(assisted, "5 7 39\n").out, run_program(greedy, "5 7 39\n").out);
 }
 
@@ -99,9 +94,7 @@ class ExportProgram : public ModelFiles {
   }
 
   ProgramResult run_export(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {"export", "--model", path("model"), "--out", path("out")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_here(arguments);
+    return run_here(joined({"export", "--model", path("model"), "--out", path("out")}, more));
   }
 };
 

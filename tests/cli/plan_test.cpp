@@ -16,12 +16,12 @@
 namespace draftsmith {
 namespace {
 
+using test::joined;
 using test::ProgramResult;
 using test::run_here;
 
-std::string plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  const ProgramResult result = run_here(arguments);
+std::string plan(const std::vector<std::string>& arguments) {
+  const ProgramResult result = run_here(joined({"plan"}, arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
   EXPECT_LE(widest_line(result.out), 100u) << result.out;
@@ -38,9 +38,8 @@ int64_t timed_windows(const std::string& text) {
   });
 }
 
-std::string plan_error(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  return refusal_of(run_here(arguments), /*silent=*/true);
+std::string plan_error(const std::vector<std::string>& arguments) {
+  return refusal_of(run_here(joined({"plan"}, arguments)), /*silent=*/true);
 }
 
 TEST(Plan, ExplainsWhatIsWrong) {
@@ -68,15 +67,11 @@ class MeasuredPlan : public testing::Test {
   static std::string path(const std::string& name) { return (*folder_ / name).string(); }
   static std::vector<std::string> measured(const std::string& model, const std::string& drafter,
                                            const std::vector<std::string>& more) {
-    std::vector<std::string> all = {"--model", path(model), "--drafter", drafter,  "--length",
-                                    "6",       "--device",  "cpu",       "--quiet"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return joined({"--model", path(model), "--drafter", drafter, "--length", "6", "--device", "cpu", "--quiet"}, more);
   }
 
-  static std::unique_ptr<TemporaryDirectory> folder_;
+  static inline std::unique_ptr<TemporaryDirectory> folder_;
 };
-std::unique_ptr<TemporaryDirectory> MeasuredPlan::folder_;
 
 TEST_F(MeasuredPlan, AnswersForEveryKindOfDrafter) {
   for (const auto& [model, drafter] : std::vector<std::pair<std::string, std::string>>{
@@ -94,9 +89,8 @@ TEST_F(MeasuredPlan, AnswersForEveryKindOfDrafter) {
 TEST_F(MeasuredPlan, WindowsEndWhereTheDraftersPositionsDo) {
   for (const auto& [length, most] : std::vector<std::pair<std::string, int64_t>>{{"6", 2}, {"20", 0}}) {
     std::vector<std::string> arguments = measured("llama", path("short"), {"--max-window", "4"});
-    arguments.insert(arguments.begin(), "plan");
     *std::ranges::find(arguments, "6") = length;
-    const ProgramResult result = run_here(arguments);
+    const ProgramResult result = run_here(joined({"plan"}, arguments));
     EXPECT_THAT(result.err, HasSubstr("has 8 positions"));
     EXPECT_EQ(timed_windows(result.out), most + 1);
     EXPECT_THAT(result.out, HasSubstr(most == 0 ? "cannot pay" : "The drafter "));

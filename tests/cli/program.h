@@ -13,10 +13,15 @@
 
 namespace draftsmith::test {
 
+// Returns a command line of `first` and the words of `more`.
+inline std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
 struct ProgramResult {
   int exit_code = -1;
-  std::string out;
-  std::string err;
+  std::string out, err;
 };
 
 // Runs draftsmith with `arguments` and `input` on its standard input.

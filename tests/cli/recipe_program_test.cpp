@@ -116,18 +116,13 @@ class RecipeProgram : public testing::Test {
   static void TearDownTestSuite() { folder_.reset(); }
 
   static ProgramResult train(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"train", *folder_ / "tiny.toml", "--work", work(), "--threads", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_program(arguments);
+    return run_program(joined({"train", *folder_ / "tiny.toml", "--work", work(), "--threads", "1"}, more));
   }
   static std::string work(const std::string& inside = "") { return (*folder_ / "work") / inside; }
 
-  static std::unique_ptr<TemporaryDirectory> folder_;
-  static ProgramResult first_;
+  static inline std::unique_ptr<TemporaryDirectory> folder_;
+  static inline ProgramResult first_;
 };
-
-std::unique_ptr<TemporaryDirectory> RecipeProgram::folder_;
-ProgramResult RecipeProgram::first_;
 
 TEST_F(RecipeProgram, TrainsAlignsAndEvaluates) {
   ASSERT_EQ(first_.exit_code, 0) << first_.err;

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "tests/cli/program.h"
 #include "tests/evaluate/made_results.h"
 #include "tests/support/files.h"
@@ -42,16 +43,11 @@ class BadSuite : public testing::Test {
     write_suite("", "");
   }
 
-  static std::string replaced(std::string text, const std::string& old, const std::string& by) {
-    for (size_t at = 0; !old.empty() && (at = text.find(old, at)) != std::string::npos; at += by.size()) {
-      text.replace(at, old.size(), by);
-    }
-    return text;
-  }
   // Writes the suite with one piece of its text replaced.
   void write_suite(const std::string& old, const std::string& by) const {
     ASSERT_THAT(kBadSuite, HasSubstr(old));
-    write_text(suite(), replaced(replaced(kBadSuite, old, by), "DIR", folder_.path().string()));
+    const std::string changed = old.empty() ? kBadSuite : replace_all(kBadSuite, old, by);
+    write_text(suite(), replace_all(changed, "DIR", folder_.path().string()));
   }
   std::string suite() const { return (folder_ / "suite.toml").string(); }
   std::string out() const { return (folder_ / "out").string(); }
@@ -142,13 +138,11 @@ class DatasetProgram : public testing::Test {
   }
   // Runs a suite. Options make it short.
   ProgramResult evaluate(const std::string& suite, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"eval", suite, "--out", (folder_ / "out").string(), "--quiet"};
     for (const char* short_way : {"max_new_tokens=6", "repetitions=1", "warmup=0", "resamples=10", "forced_lines=0",
                                   "calibrate=false", "device=\"cpu\""}) {
       more.insert(more.end(), {"--set", short_way});
     }
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_program(arguments);
+    return run_program(joined({"eval", suite, "--out", folder_ / "out", "--quiet"}, more));
   }
   nlohmann::json results() const { return load_json(folder_ / "out/results.json"); }
 
@@ -244,9 +238,7 @@ class CompareProgram : public testing::Test {
     write_json(root_ / name / "results.json", to_json(results));
   }
   test::ProgramResult compare(const std::vector<std::string>& flags) const {
-    std::vector<std::string> arguments{"compare", (root_ / "first").string(), (root_ / "second/results.json").string()};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    return run_program(arguments);
+    return run_program(joined({"compare", root_ / "first", root_ / "second/results.json"}, flags));
   }
 
   const TemporaryDirectory root_;

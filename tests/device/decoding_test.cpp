@@ -64,8 +64,7 @@ struct Decoding {
 
 // Models of a decoding on a device.
 struct DecodingModels {
-  std::unique_ptr<model::TransformerModel> target;
-  std::unique_ptr<model::TransformerModel> drafter;
+  std::unique_ptr<model::TransformerModel> target, drafter;
   GenerationModels models;  // refers to both
 };
 

@@ -64,8 +64,7 @@ std::unique_ptr<model::TransformerModel> trainee(model::TransformerConfig config
 // the update.
 struct Outcome {
   double loss = 0;
-  Tensors gradients;
-  Tensors weights;
+  Tensors gradients, weights;
   standin::Counts step, update;
 };
 

@@ -19,8 +19,7 @@ class GroupOf : public testing::TestWithParam<int> {};
 
 TEST_P(GroupOf, SumsTensorsOfAllTypesAndSizes) {
   run_in_group(GetParam(), [](ProcessGroup& world) {
-    const double mine = static_cast<double>(world.rank()) + 1;
-    const double size = static_cast<double>(world.size());
+    const double mine = static_cast<double>(world.rank()) + 1, size = static_cast<double>(world.size());
     const double all = size * (size + 1) / 2;
     std::vector<at::Tensor> tensors{at::full({3}, mine, at::kFloat),        at::full({2, 2}, mine, at::kFloat),
                                     at::full({5}, mine, at::kDouble),       at::full({9'000'000}, mine, at::kFloat),

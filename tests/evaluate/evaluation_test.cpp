@@ -275,9 +275,8 @@ TEST(EvaluationSuite, LosslessSettingsAreChosenByTheirSpeedAloneWhereNothingIsSc
 }
 
 TEST(EvaluationSuite, LinesBeyondTimedCountForQualityOnly) {
-  FakeSuite suite;
+  FakeSuite suite({"assisted"});
   suite.options.task[0].timed = 4;
-  suite.options.run = {FakeSuite::run("assisted")};
   FakeEngine engine;
   const auto run = json_of(suite.evaluate(engine), "assisted.small");
   EXPECT_EQ(run.at("speed").at("lines"), 4);

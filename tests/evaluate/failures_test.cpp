@@ -20,8 +20,6 @@ namespace {
 // Two settings beside greedy decoding, of which bild dies by an exception of `Exception` where `dies` says so.
 class FailingSuite : public testing::Test {
  protected:
-  void SetUp() override { suite_.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")}; }
-
   template <class Exception>
   static void kill(FakeEngine& engine, const std::string& label, bool in_counting, const Exception& exception) {
     engine.death = [=](const Setting& setting, const DecodeBatch& batch) {
@@ -40,7 +38,7 @@ class FailingSuite : public testing::Test {
     return text;
   }
 
-  FakeSuite suite_;
+  FakeSuite suite_ = FakeSuite({"bild", "assisted"});
   FakeEngine engine_;
 };
 
@@ -146,7 +144,6 @@ constexpr const char* kWords =
 class CommandSuite : public testing::Test {
  protected:
   void SetUp() override {
-    suite_.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
     script(kWords);
     engine_.errors = [](const Setting& run, int64_t) { return run.method() == "bild" ? 3 : 0; };
     score_by("sh " + (suite_.directory / "score.sh").string());
@@ -159,7 +156,7 @@ class CommandSuite : public testing::Test {
     }
   }
   void script(const std::string& text) const { write_text(suite_.directory / "score.sh", text + "\n"); }
-  FakeSuite suite_;
+  FakeSuite suite_ = FakeSuite({"bild", "assisted"});
   FakeEngine engine_;
 };
 

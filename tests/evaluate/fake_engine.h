@@ -194,8 +194,7 @@ struct FakeSuite {
   SuiteOptions options;
 
   explicit FakeSuite(std::initializer_list<const char*> methods = {}, int64_t lines = 24) {
-    std::string sources;
-    std::string references;
+    std::string sources, references;
     for (int64_t line = 0; line < lines; ++line) {
       const int64_t words = 6 + line % 8;
       sources += std::to_string(words) + "\n";

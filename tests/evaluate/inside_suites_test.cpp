@@ -31,8 +31,7 @@ void write_exits(const std::filesystem::path& directory, const std::filesystem::
 // One more drafter: "exit2", the first two of the target's three layers, which are four in the model "deep".
 class InsideSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
+  InsideSuite() {
     write_model(root_ / "deep", 4, 3);
     options_.drafter.push_back({.name = "deep", .model = root_ / "deep"});
     options_.drafter.push_back({.name = "exit2", .exit = 2});
@@ -148,8 +147,7 @@ TEST_F(InsideSuite, MatchRatesAreCountedAndShown) {
 // The drafter "small" is the target with its embeddings disturbed, and has a router.
 class RouterSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
+  RouterSuite() {
     const model::TransformerModel target(model::t5_config({.decoder_layers = 3}), 1);
     for (const auto& [name, value] : target.parameters()) {
       if (name.starts_with("embedding")) value.add_(at::sin(at::arange(value.numel(), at::kFloat)).view_as(value), 0.5);

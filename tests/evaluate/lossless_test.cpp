@@ -242,8 +242,7 @@ TEST_F(ModelSuite, ALineWithoutFiniteLogitsFailsAlone) {
 
 class LosslessSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
+  LosslessSuite() {
     write_model(root_ / "plain", 3, 1);  // the target without processors
     write_file_atomic(
         root_ / "target/generation_config.json",

@@ -53,7 +53,7 @@ inline int64_t failed_lossless_checks(const SuiteResult& result) {
 // Two models and a task of ids.
 class ModelSuite : public testing::Test {
  protected:
-  void SetUp() override {
+  ModelSuite() {
     write_model(root_ / "target", 3, 1);
     write_model(root_ / "small", 1, 2);
     options_ = suite_of_ids(root_.path(), 10);
@@ -78,11 +78,7 @@ class ModelSuite : public testing::Test {
   }
 
   // Returns the problems that are known before models are loaded.
-  std::string problems() const {
-    Problems found;
-    validate_options(options_, "", found);
-    return text_of(found.list());
-  }
+  std::string problems() const { return option_problems(options_); }
 
   nlohmann::ordered_json run_suite() {
     Problems found;

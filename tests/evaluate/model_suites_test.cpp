@@ -160,8 +160,7 @@ TEST_F(ModelSuite, WhatDoesNotFitIsNamedBeforeAnythingIsWritten) {
 // The models "deep" and "blocks" beside an ordinary target, all decoder-only.
 class BlockSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
+  BlockSuite() {
     const model::TransformerConfig config = model::llama_config({.decoder_layers = 2});
     model::save_model(root_ / "plain", model::TransformerModel(config, 1));
     model::save_model(root_ / "blocks", model::TransformerModel(model::block_prediction_config(config, 4), 2));
@@ -194,8 +193,7 @@ TEST_F(BlockSuite, RowsOfModelsInBlocksHaveSpeedAndQuality) {
 
 class WorkSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
+  WorkSuite() {
     measure_little();
     options_.drafter.push_back({.name = "copy", .lookup = true});
   }
@@ -232,10 +230,7 @@ TEST_F(WorkSuite, SetsEachMethodBesideGreedyDecoding) {
 
 class EngagementSuite : public ModelSuite {
  protected:
-  void SetUp() override {
-    ModelSuite::SetUp();
-    measure_little();
-  }
+  EngagementSuite() { measure_little(); }
 
   EngagementTable& add_curve(const std::string& drafter) {
     EngagementTable& curve = options_.engagement.emplace_back();

@@ -47,8 +47,7 @@ TEST(Generator, NamesUnknownPartsAndVocabulariesOfDifferentSizes) {
   DecodeOptions options{.method = "assisted", .window_rule = "fixd", .acceptance = "x"};
   EXPECT_THAT(error_of([&] { make_parts(options, nullptr); }), HasSubstr("did you mean fixed"));
   EXPECT_THAT(error_of([&] { make_acceptance_rule(options); }), HasSubstr("exact, rejection, block"));
-  OracleModel target(oracle_info(5), random_oracle(5, 1));
-  OracleModel drafter(oracle_info(6), random_oracle(6, 1));
+  OracleModel target(oracle_info(5), random_oracle(5, 1)), drafter(oracle_info(6), random_oracle(6, 1));
   options = {.method = "assisted"};
   EXPECT_THAT(error_of([&] { Generator(models_of(target, &drafter), options); }),
               ::testing::AllOf(HasSubstr("5 ids"), HasSubstr("6 ids")));

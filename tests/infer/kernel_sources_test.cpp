@@ -41,8 +41,7 @@ class RoundsSource : public ::testing::Test {
       *part = at::zeros({kRows}, at::kLong);
     }
     for (int64_t b = 0; b < kRows; ++b) {
-      const int64_t end = 8 + below(kColumns - kWindow - 8);
-      const int64_t length = 2 + below(end - 2);
+      const int64_t end = 8 + below(kColumns - kWindow - 8), length = 2 + below(end - 2);
       rows.end[b] = end;
       rows.length[b] = length;
       rows.prefix[b] = 1 + below(length - 1);
@@ -71,8 +70,7 @@ TEST_F(RoundsSource, CommitsEqualTheCpus) {
     const at::Tensor accepted = at::minimum(random_ids({kRows}), plan.counts);
     at::Tensor next = random_ids({kRows});
     next.masked_fill_(next.eq(11), kNoToken);
-    const DeviceRows expected = copy(rows);
-    const DeviceRows found = copy(rows);
+    const DeviceRows expected = copy(rows), found = copy(rows);
     commit_round(expected, drafted, plan.counts, accepted, next);
     run_kernel(::commit_round, 2, {64}, Order::kForward, found.text, found.length, found.drafted, found.active,
                found.end, found.eos, 2, drafted, plan.counts, accepted, next, kRows, kWindow, kColumns);
@@ -147,8 +145,7 @@ Decided rejected(const DraftedTokens& in, Order order) {
 
 // Drafts of 0 to 3 tokens from distributions near the target's; one row's are equal, one has a NaN.
 DraftedTokens random_drafts(int64_t vocabulary, uint64_t seed) {
-  constexpr int64_t kBatch = 12;
-  constexpr int64_t kDrafted = 3;
+  constexpr int64_t kBatch = 12, kDrafted = 3;
   DraftedTokens in;
   const at::Tensor logits = random_tensor({kBatch, kDrafted + 1, vocabulary}, seed, at::kDouble);
   const at::Tensor near = logits.narrow(1, 0, kDrafted) + random_tensor({kBatch, kDrafted, vocabulary}, seed + 1);

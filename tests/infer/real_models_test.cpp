@@ -59,8 +59,7 @@ std::unique_ptr<model::TransformerModel> real_model(const RandomModel& wanted) {
 }
 
 struct RealPair {
-  std::unique_ptr<model::TransformerModel> target;
-  std::unique_ptr<model::TransformerModel> drafter;
+  std::unique_ptr<model::TransformerModel> target, drafter;
 
   explicit RealPair(at::ScalarType dtype)
       : target(real_model({.dtype = dtype})), drafter(real_model({.noise = 0.25, .dtype = dtype})) {}

@@ -14,9 +14,8 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-DraftParts parts_around(model::LanguageModel& drafter, int64_t window) {
-  return {std::make_unique<ModelDrafter>(drafter, drafter.info().vocabulary), std::make_unique<FixedWindow>(window),
-          std::make_unique<RejectionAcceptance>()};
+std::unique_ptr<Drafter> at_work(model::LanguageModel& drafter) {
+  return std::make_unique<ModelDrafter>(drafter, drafter.info().vocabulary);
 }
 
 DecodeOptions decoding(double temperature) {
@@ -26,11 +25,10 @@ DecodeOptions decoding(double temperature) {
 }
 
 TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
-  const std::vector<double> p{0.3, 0.0, 0.3, 0.4};
-  const std::vector<double> q{0.1, 0.0, 0.7, 0.2};
+  const std::vector<double> p{0.3, 0.0, 0.3, 0.4}, q{0.1, 0.0, 0.7, 0.2};
   OraclePair oracles({constant_oracle(p), constant_oracle(q)});
   RouterCollector collector(4);
-  Generator generator(oracles.models(), decoding(0.7), collector.around(parts_around(oracles.drafter, 5), {kEos}));
+  Generator generator(oracles.models(), decoding(0.7), collector.watched(at_work(oracles.drafter), 5));
   const auto results = generator.generate(std::vector<Ids>{{2}, {3, 3}}, 10);
   const data::RouterRows rows = collector.drain();
   ASSERT_GT(rows.size(), 8);
@@ -55,28 +53,6 @@ TEST(RouterCollection, HoldsFeaturesAndTotalVariationOfKnownDistributions) {
   EXPECT_EQ(collector.drain().size(), 0);
 }
 
-// On a GPU drafting does not stop at an EOS, which is seen when the draft is judged.
-TEST(RouterCollection, EndsAtTheFirstEosOfADraft) {
-  OracleModel drafter(oracle_info(4), constant_oracle({0.1, 0.2, 0.3, 0.4}));
-  RouterCollector collector(2);
-  const DraftParts parts = collector.around(parts_around(drafter, 4), {kEos});
-  std::vector<Row> rows(2);
-  rows[1].line = 1;
-  const Ids drafted{2, kEos, 3, kEos,  // all of it accepted
-                    2, 3,    3, 2};    // the third rejected
-  for (int64_t step = 0; step < 4; ++step) collector.drafted(at::zeros({2, 4}, at::kDouble), step == 0);
-  const Verification verification{.rows = rows,
-                                  .logits = at::zeros({2, 5, 4}, at::kDouble),
-                                  .tokens = at::tensor(drafted, at::kLong).view({2, 4}),
-                                  .counts = at::tensor({4, 4}, at::kLong),
-                                  .probabilities = {},
-                                  .warping = {}};
-  collector.judged(verification, at::tensor({4, 2}, at::kLong));
-  const data::RouterRows collected = collector.drain();
-  EXPECT_EQ(collected.examples, (std::vector<int32_t>{0, 0, 1, 1, 1}));
-  EXPECT_EQ(collected.rejected, (std::vector<int32_t>{0, 0, 0, 0, 1}));
-}
-
 TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
   const OracleFunction function = random_oracle(6, 1);
   OraclePair oracles({function, mixture(function, random_oracle(6, 2), 0.5), 6});
@@ -85,20 +61,21 @@ TEST(RouterCollection, DoesNotDependOnTheBatchAndChangesNoOutput) {
     DecodeOptions options = decoding(temperature);
     options.batch_size = batch;
     RouterCollector collector(3);
-    Generator generator(oracles.models(), options, collector.around(parts_around(oracles.drafter, 4), {kEos}));
+    Generator generator(oracles.models(), options, collector.watched(at_work(oracles.drafter), 4));
     results = generator.generate(sources);
     return collector.drain();
   };
   for (const double temperature : {0.0, 1.0}) {
-    std::vector<GenerationResult> alone;
-    std::vector<GenerationResult> together;
+    std::vector<GenerationResult> alone, together;
     const auto a = collect(1, temperature, alone);
     const auto b = collect(4, temperature, together);
     EXPECT_EQ(a.disagreement, b.disagreement);
     EXPECT_EQ(a.ids, b.ids);
     EXPECT_EQ(a.rejected, b.rejected);
     EXPECT_EQ(a.examples, b.examples);
-    Generator plain(oracles.models(), decoding(temperature), parts_around(oracles.drafter, 4));
+    Generator plain(
+        oracles.models(), decoding(temperature),
+        {at_work(oracles.drafter), std::make_unique<FixedWindow>(4), std::make_unique<RejectionAcceptance>()});
     const auto expected = plain.generate(sources);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_EQ(alone[i].ids, expected[i].ids);

@@ -34,8 +34,7 @@ TEST(Bootstrap, IntervalOfAMeanIsAsWideAsTheNormalOne) {
 
 TEST(Bootstrap, SameSeedSameInterval) {
   const auto statistics = normal_values(100, 0, 7);
-  const Interval a = bootstrap_interval(statistics, mean_of);
-  const Interval b = bootstrap_interval(statistics, mean_of);
+  const Interval a = bootstrap_interval(statistics, mean_of), b = bootstrap_interval(statistics, mean_of);
   const Interval c = bootstrap_interval(statistics, mean_of, {.seed = 2});
   EXPECT_EQ(a.low, b.low);
   EXPECT_EQ(a.high, b.high);

@@ -24,8 +24,7 @@ TEST_F(GenerationParity, StopStringsEndOutputsAtTheSameToken) {
   for (const auto& one : cases) {
     const auto strings = std::make_shared<const std::vector<std::string>>(one.at("strings"));
     StopStringMatcher matcher(strings, *tokenizer);
-    int64_t end = -1;
-    int64_t count = 0;
+    int64_t end = -1, count = 0;
     for (const int64_t id : one.at("ids").get<std::vector<int64_t>>()) {
       ++count;
       if (!matcher.add(id)) continue;

@@ -44,8 +44,7 @@ class TokenizerParity : public testing::Test {
   static void compare(const std::string& name, const Tokenizer& tokenizer) {
     std::ifstream reference(root() / (name + ".jsonl"));
     int wrong = 0;
-    size_t tokens = 0;
-    size_t number = 0;
+    size_t tokens = 0, number = 0;
     for (std::string entry; std::getline(reference, entry); ++number) {
       const auto [ids, text] = nlohmann::json::parse(entry).get<std::pair<std::vector<int32_t>, std::string>>();
       tokens += ids.size();

@@ -28,8 +28,7 @@ using Lists = std::vector<std::vector<int64_t>>;
 
 // Sources and their greedy outputs: new tokens only, EOS included.
 struct GreedyReference {
-  Lists sources;
-  Lists outputs;
+  Lists sources, outputs;
 };
 
 class TransformersReference {

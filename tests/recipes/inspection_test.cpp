@@ -120,8 +120,7 @@ class ModelInspection : public testing::Test {
   ModelInspection() { model::save_model(root_ / "large", large_); }
 
   TemporaryDirectory root_;
-  model::TransformerModel large_{model::tiny_bloom(4), 1};
-  model::TransformerModel small_{model::tiny_bloom(2), 2};
+  model::TransformerModel large_{model::tiny_bloom(4), 1}, small_{model::tiny_bloom(2), 2};
 };
 
 TEST_F(ModelInspection, TandemSecondariesAreShownAndVerifiedWithTheirPrimary) {

@@ -70,8 +70,7 @@ TEST_F(Pipeline, SkipsWhatIsFinished) {
 }
 
 TEST_F(Pipeline, RedoesAChangedStageAndWhatDependsOnItBesideTheOld) {
-  const fs::path before = run(recipe(1, 1))[0].directory;
-  const fs::path after = run(recipe(2, 1))[0].directory;
+  const fs::path before = run(recipe(1, 1))[0].directory, after = run(recipe(2, 1))[0].directory;
   EXPECT_THAT(log_, ElementsAre("a", "b"));
   EXPECT_NE(before, after);
   EXPECT_TRUE(fs::exists(before / "result.txt"));

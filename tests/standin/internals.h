@@ -69,9 +69,7 @@ class DeviceMemory final : public c10::Allocator {
   char* hidden_ = nullptr;  // both are mapped by the first allocation: tests on a GPU need no region
   char* readable_ = nullptr;
   size_t used_ = 0;  // of the region
-  size_t allocated_ = 0;
-  size_t peak_ = 0;
-  size_t limit_ = 0;
+  size_t allocated_ = 0, peak_ = 0, limit_ = 0;
   std::mutex mutex_;
   std::map<void*, Block> blocks_;              // that are allocated
   SpareBlocks spare_;                          // of no pool

@@ -101,8 +101,7 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::opti
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
-  const bool from_device = self.device().type() == kType;
-  const bool to_device = target.device().type() == kType;
+  const bool from_device = self.device().type() == kType, to_device = target.device().type() == kType;
   const auto copy = [source = from_device ? readable_view(self) : self,
                      to = to_device ? readable_view(target) : target] { to.copy_(source); };
   if (from_device && to_device) {

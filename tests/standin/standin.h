@@ -29,8 +29,7 @@ c10::Device device();
 // Requests of the host to the device since reset_counts().
 struct Counts {
   std::map<std::string, int64_t> launches;  // by operator: "mm", "softmax"
-  int64_t copies_to_device = 0;
-  int64_t copies_to_host = 0;
+  int64_t copies_to_device = 0, copies_to_host = 0;
   int64_t waits = 0;  // times that the host waited for the device, blocking copies included
 
   // Returns the number of launches of all operators.

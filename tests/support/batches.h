@@ -30,6 +30,11 @@ inline TokenBatch single(const TokenBatch& batch, int64_t b) {
   return {batch.tokens.narrow(0, b, 1).narrow(1, 0, length), {length}};
 }
 
+// Returns the logits of a pass over whole sequences. [B,T,V]
+inline at::Tensor full_logits(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
+  return model.head(model.forward({source, target, {}}).hidden);
+}
+
 inline DecoderState& transformer_state(DecodeState& state) {
   return dynamic_cast<DecoderState&>(state);
 }

@@ -148,8 +148,7 @@ class Block {
 
   // Runs a warp as far as it comes without the others.
   void run_warp(size_t warp, Order order) {
-    const size_t begin = warp * kWarp;
-    const size_t end = std::min(begin + kWarp, fibers_.size());
+    const size_t begin = warp * kWarp, end = std::min(begin + kWarp, fibers_.size());
     do {
       for (size_t i = begin; i < end; ++i) go_on(order == Order::kForward ? i : begin + end - 1 - i);
     } while (release(State::kAtWarp, begin, end));
@@ -230,8 +229,7 @@ inline void tensor_core_bf16(float (&sums)[4], const unsigned (&a)[4], const uns
   draftsmith::cuda_shim::Block::current()->share(own, [&](const auto& lanes) {
     const size_t lane = threadIdx.x % 32;
     for (size_t i = 0; i < 4; ++i) {
-      const size_t row = lane / 4;
-      const size_t column = lane % 4 * 2 + i % 2;
+      const size_t row = lane / 4, column = lane % 4 * 2 + i % 2;
       for (size_t k = 0; k < 16; ++k) {
         const unsigned left = lanes(row * 4 + k % 8 / 2).a[k / 8 * 2 + i / 2];
         const unsigned right = lanes(column * 4 + k % 8 / 2).b[k / 8];

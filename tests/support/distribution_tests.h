@@ -82,8 +82,7 @@ inline void expect_every_window_rule_keeps_the_distribution(DecodeOptions option
 // Returns the deviate of a rule's outputs with the resembling drafter and windows of three tokens.
 inline double deviate_of(std::unique_ptr<AcceptanceRule> rule) {
   const Case oracles = resembling_case();
-  OracleModel target(oracle_info(4), oracles.target);
-  OracleModel drafter(oracle_info(4), oracles.drafter);
+  OracleModel target(oracle_info(4), oracles.target), drafter(oracle_info(4), oracles.drafter);
   const DecodeOptions options = sampling(1.0, 3);
   DraftParts parts{std::make_unique<ModelDrafter>(drafter, 4), std::make_unique<FixedWindow>(3), std::move(rule)};
   Generator generator({.target = &target, .drafter = nullptr, .generation = {}}, options, std::move(parts));

@@ -19,8 +19,7 @@ constexpr int64_t kExitVocabulary = 24;
 struct ExitModel {
   std::string family = "t5";  // or mt5, llama, gpt2, gpt_neox, bloom
   at::ScalarType type = at::kDouble;
-  int64_t layers = kExitLayers;
-  int64_t vocabulary = kExitVocabulary;
+  int64_t layers = kExitLayers, vocabulary = kExitVocabulary;
 };
 
 // Weights large enough that outputs vary, EOS likelier than other tokens, later layers that change less than the first.

@@ -34,4 +34,12 @@ inline std::string text_of(const std::vector<Problem>& problems) {
   return problems.empty() ? std::string() : UserError(problems).what();
 }
 
+// Returns the problems of options that stand at `where` as one message.
+template <class Options>
+std::string option_problems(const Options& options, const std::string& where = "") {
+  Problems problems;
+  validate_options(options, where, problems);
+  return text_of(problems.list());
+}
+
 }  // namespace draftsmith

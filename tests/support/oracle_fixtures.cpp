@@ -28,8 +28,7 @@ struct OracleModel::State : model::DecodeState {
     }
   }
   void select_rows(std::span<const int64_t> kept) override {
-    std::vector<std::vector<int64_t>> new_sources;
-    std::vector<std::vector<int64_t>> new_tokens;
+    std::vector<std::vector<int64_t>> new_sources, new_tokens;
     for (const int64_t row : kept) {
       new_sources.push_back(sources.at(static_cast<size_t>(row)));
       new_tokens.push_back(tokens.at(static_cast<size_t>(row)));
@@ -81,8 +80,7 @@ void OracleModel::write_logits(const State& state, size_t row, int64_t length, d
 model::StepOutput OracleModel::step(const model::StepInput& input, model::DecodeState& opaque) {
   auto& state = dynamic_cast<State&>(opaque);
   ++steps_;
-  const int64_t rows = state.rows();
-  const int64_t width = input.tokens.size(1);
+  const int64_t rows = state.rows(), width = input.tokens.size(1);
   if (input.tokens.size(0) != rows || static_cast<int64_t>(input.new_tokens.size()) != rows) {
     throw std::logic_error("a step's rows differ from its state's");
   }
@@ -222,9 +220,7 @@ double chi_square_deviate(const std::map<Ids, double>& expected, const std::map<
     if (!expected.contains(sequence)) return std::numeric_limits<double>::infinity();
     total += static_cast<double>(count);
   }
-  double statistic = 0;
-  double rest_expected = 0;
-  double rest_count = 0;
+  double statistic = 0, rest_expected = 0, rest_count = 0;
   int64_t cells = 0;
   const auto add = [&](double want, double have) {
     if (want <= 0) return;

@@ -45,8 +45,7 @@ class OracleModel : public model::LanguageModel {
 
   model::ModelInfo info_;
   OracleFunction function_;
-  int64_t steps_ = 0;
-  int64_t encodes_ = 0;
+  int64_t steps_ = 0, encodes_ = 0;
 };
 
 }  // namespace draftsmith::infer
@@ -81,8 +80,7 @@ std::map<Ids, double> enumerate(const OracleFunction& function, const Ids& sourc
 double chi_square_deviate(const std::map<Ids, double>& expected, const std::map<Ids, int64_t>& counts);
 
 struct Case {
-  OracleFunction target;
-  OracleFunction drafter;
+  OracleFunction target, drafter;
   int64_t vocabulary = 4;
   at::ScalarType dtype = at::kDouble;
   bool encoder_decoder = true;

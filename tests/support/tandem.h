@@ -10,13 +10,11 @@
 namespace draftsmith::model {
 
 struct Tandem {
-  std::unique_ptr<TransformerModel> secondary;
-  std::unique_ptr<TransformerModel> primary;
+  std::unique_ptr<TransformerModel> secondary, primary;
 };
 
 struct TandemLoadOptions {
-  LoadOptions secondary = {};
-  LoadOptions primary = {};
+  LoadOptions secondary = {}, primary = {};
   std::filesystem::path primary_directory = {};  // empty: the recorded one
 };
 

@@ -128,11 +128,7 @@ TEST(TrainOptions, OptionsOfAPartThatIsNotChosenAreErrors) {
 }
 
 TEST(TrainOptions, CheckpointsAreDueByMinutesOrAPeriod) {
-  const auto problem_of = [](const std::string& every) {
-    Problems problems;
-    validate_options(TrainOptions{.checkpoint_every = every}, "train", problems);
-    return text_of(problems.list());
-  };
+  const auto problem_of = [](const char* every) { return option_problems(TrainOptions{.checkpoint_every = every}); };
   for (const char* every : {"5 minutes", "0.5 minute", "100 steps", "1 epochs", ""}) EXPECT_EQ(problem_of(every), "");
   for (const char* every : {"sometimes", "0 minutes"})
     EXPECT_NE(problem_of(every).find("checkpoint"), std::string::npos);

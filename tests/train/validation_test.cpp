@@ -112,9 +112,7 @@ TEST_F(Validation, DraftsThatCannotBeMeasuredAreRefused) {
   TrainOptions options = tiny_options();
   options.validation.measure = "alpha";
   options.validation.max_new_tokens = 1;
-  Problems problems;
-  validate_options(options, "train", problems);
-  EXPECT_THAT(error_of([&] { problems.throw_if_any(); }),
+  EXPECT_THAT(option_problems(options),
               AllOf(HasSubstr("draft_examples above 0"), HasSubstr("\"overlap\""), HasSubstr("at least 2")));
 }
 

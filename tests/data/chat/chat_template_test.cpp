@@ -181,6 +181,10 @@ TEST_F(ChatFiles, ConversationsAreExamplesOfTheAssistantsWords) {
   EXPECT_EQ(examples[0].source, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_THAT(examples[0].targets, ElementsAre("b<|im_end|>\n"));
   EXPECT_EQ(stream->counts().at("dropped: empty"), 1);
+  const auto asked = read_all(*open_text(with_template_of(folder_.path(), input), {}, /*prompts=*/true));
+  ASSERT_EQ(asked.size(), 2U);
+  EXPECT_EQ(asked[0].source, examples[0].source);
+  EXPECT_THAT(asked[1].targets, ElementsAre(""));
   const auto strict = open_text(with_template_of(folder_.path(), input), {});
   EXPECT_THAT(error_of([&] { read_all(*strict); }),
               AllOf(HasSubstr("chat.jsonl:2"), HasSubstr("message of the assistant")));

@@ -19,8 +19,7 @@ Corpus make_corpus(int64_t examples) {
   CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = 100});
   RandomSequence random{CounterRandom(5, "test")};
   for (int64_t i = 0; i < examples; ++i) {
-    const std::vector<int32_t> source(1 + random.below(40), 7);
-    const std::vector<int32_t> target(1 + random.below(40), 8);
+    const std::vector<int32_t> source(1 + random.below(40), 7), target(1 + random.below(40), 8);
     writer.add(source, target);
   }
   writer.finish();
@@ -59,8 +58,7 @@ TEST(Batches, BudgetCountsPaddedTokensOfTheLongerSide) {
 
 TEST(Batches, SameSeedGivesTheSameOrderAndAnotherSeedOrEpochAnother) {
   const Corpus corpus = make_corpus(500);
-  BatchOrder a(corpus, {.token_budget = 400, .seed = 7});
-  BatchOrder b(corpus, {.token_budget = 400, .seed = 7});
+  BatchOrder a(corpus, {.token_budget = 400, .seed = 7}), b(corpus, {.token_budget = 400, .seed = 7});
   BatchOrder c(corpus, {.token_budget = 400, .seed = 8});
   EXPECT_EQ(epoch_batches(a, 1), epoch_batches(b, 1));
   EXPECT_NE(epoch_batches(a, 1), epoch_batches(c, 1));

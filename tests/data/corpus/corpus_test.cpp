@@ -59,10 +59,7 @@ TEST(Corpus, WriterRefusesIdsOutsideTheVocabulary) {
 // A corpus file of which any part can be made wrong.
 struct RawCorpus {
   std::string format = "draftsmith corpus";
-  int64_t version = 1;
-  int64_t vocabulary = 10;
-  int64_t examples = 2;
-  int64_t tokens = 3;
+  int64_t version = 1, vocabulary = 10, examples = 2, tokens = 3;
   std::vector<int64_t> offsets = {0, 2, 3};
   std::vector<int32_t> ids = {1, 2, 3};
 };

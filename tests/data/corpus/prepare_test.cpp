@@ -128,8 +128,7 @@ TEST_F(Prepare, WindowsContinueTheTokensBeforeThem) {
 }
 
 TEST_F(Prepare, OrderDoesNotDependOnThreads) {
-  std::string source;
-  std::string target;
+  std::string source, target;
   for (int i = 0; i < 9000; ++i) {  // more than four chunks
     source += std::string("the ") + (i % 3 == 0 ? "cat" : "dog") + (i % 7 == 0 ? " sees" : "") + "\n";
     target += std::string(static_cast<size_t>(i % 5 + 1), 'a') + "\n";

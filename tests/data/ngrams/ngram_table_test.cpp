@@ -85,8 +85,7 @@ void expect_equal(const NgramCounts& counts, const Reference& reference) {
       const NgramNodes nodes = counts.find({before, last});
       std::vector<float> logs(static_cast<size_t>(vocabulary));
       counts.log_probabilities(nodes, logs);
-      double sum = 0;
-      double highest = 0;
+      double sum = 0, highest = 0;
       for (int64_t token = 0; token < vocabulary; ++token) {
         const double q = counts.probability(nodes, token);
         const double expected = reference.probability(last < 0 ? WideIds{-1} : WideIds{before, last}, token);
@@ -151,16 +150,10 @@ TEST(NgramTable, RefusesWhatItsNumbersCannotHold) {
 // A table of two ids, of which any part can be made wrong: the targets are (0 1), (0 1).
 struct RawTable {
   std::string format = "draftsmith ngrams";
-  int64_t version = 1;
-  int64_t vocabulary = 2;
-  int64_t order = 2;
-  int64_t tokens = 4;
+  int64_t version = 1, vocabulary = 2, order = 2, tokens = 4;
   std::vector<int32_t> unigrams = {2, 2};
   std::vector<int64_t> children = {0, 1, 1, 2};  // 0 is followed by 1, the beginning by 0
-  std::vector<int32_t> totals = {2, 0, 2};
-  std::vector<int32_t> best = {1, 0, 0};
-  std::vector<int32_t> next = {1, 0};
-  std::vector<int32_t> counts = {2, 2};
+  std::vector<int32_t> totals = {2, 0, 2}, best = {1, 0, 0}, next = {1, 0}, counts = {2, 2};
 };
 
 std::filesystem::path write_raw_table(const std::filesystem::path& file, const RawTable& raw) {

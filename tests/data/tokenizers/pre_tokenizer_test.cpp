@@ -120,8 +120,7 @@ TEST(SplitPattern, LettersAndNumbersAreUnicode16s) {
                        [c](const auto& range) { return range.first <= c && c <= range.last; });
   };
   std::string text;
-  std::vector<TextMatch> letters;
-  std::vector<TextMatch> others;
+  std::vector<TextMatch> letters, others;
   for (char32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 7) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     const size_t begin = text.size();

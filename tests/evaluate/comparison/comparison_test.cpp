@@ -14,10 +14,7 @@ namespace {
 // Two evaluations of a suite of two settings; the second one is what `change` makes of the engine and the suite.
 class Comparisons : public testing::Test {
  protected:
-  void SetUp() override {
-    suite_.options.run = {FakeSuite::run("bild"), FakeSuite::run("assisted")};
-    suite_.options.repetitions = 1;
-  }
+  Comparisons() { suite_.options.repetitions = 1; }
   void evaluate_both(const std::function<void(FakeEngine&, FakeSuite&)>& change) {
     FakeEngine before = noisy();
     evaluate(before, "first");
@@ -30,7 +27,7 @@ class Comparisons : public testing::Test {
   }
   std::filesystem::path file(const std::string& name) const { return suite_.directory / (name + "/results.json"); }
 
-  FakeSuite suite_ = FakeSuite({}, 40);
+  FakeSuite suite_ = FakeSuite({"bild", "assisted"}, 40);
 
  private:
   // Times that differ from line to line by a tenth.

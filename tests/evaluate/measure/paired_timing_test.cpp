@@ -60,13 +60,10 @@ class SimulatedMachine {
 
  private:
   static constexpr double kDrift = 1.5;  // slowest over fastest clock
-  static constexpr double kSecondsOfDrift = 3600;
-  static constexpr double kSecondsBetweenSteps = 8;
-  static constexpr double kSecondsBetweenStalls = 3;
+  static constexpr double kSecondsOfDrift = 3600, kSecondsBetweenSteps = 8, kSecondsBetweenStalls = 3;
 
   struct Stretch {
-    double work = 0;
-    double pace = 1;
+    double work = 0, pace = 1;
   };
   static const std::vector<Stretch>& trace() {
     static const std::vector<Stretch> kTrace = [] {
@@ -97,17 +94,14 @@ class SimulatedMachine {
   size_t at_ = 0;     // stretch of the trace
   double left_ = 0;   // work left in it
   double phase_ = 0;  // of the drift
-  double step_ = 1;
-  double next_step_ = 0;
-  double next_stall_ = 0;
+  double step_ = 1, next_step_ = 0, next_stall_ = 0;
 };
 
 // Engine on such a machine. Settings that draft are kSpeedup as fast as greedy decoding, by other factors on other
 // lines; each engine has lines of its own.
 class SimulatedEngine : public FakeEngine {
  public:
-  static constexpr double kSpeedupOfAssisted = 1.4;
-  static constexpr double kSpeedupOfBild = 2;
+  static constexpr double kSpeedupOfAssisted = 1.4, kSpeedupOfBild = 2;
 
   SimulatedEngine(uint64_t machine, uint64_t lines)
       : machine_(machine), jitter_{CounterRandom(machine, "jitter")}, random_(lines, "lines") {
@@ -121,8 +115,7 @@ class SimulatedEngine : public FakeEngine {
   std::map<std::string, double> slower;  // by method
 
  private:
-  static constexpr double kSecondsOfAWord = 0.001;
-  static constexpr double kSpreadOfLines = 0.18;
+  static constexpr double kSecondsOfAWord = 0.001, kSpreadOfLines = 0.18;
 
   double work(const Setting& run, int64_t line) {
     const double words = 6 + static_cast<double>(line % 8);
@@ -185,8 +178,7 @@ metrics::Interval unpaired_interval(const SettingRecords& run, uint64_t seed) {
         for (size_t i = 0; i < rounds; ++i) one.push_back(random.below(rounds));
       }
     }
-    double own = 0;
-    double base = 0;
+    double own = 0, base = 0;
     for (size_t i = 0; i < run.size(); ++i) {
       const LineRecord& line = run[random.below(run.size())];
       own += median_of(line.repetitions, drawn[line.turn][0]);
@@ -200,9 +192,7 @@ metrics::Interval unpaired_interval(const SettingRecords& run, uint64_t seed) {
 // 600 intervals of 95 % would be within 93 and 97 % in 97 of 100 cases; the seeds are fixed.
 TEST(PairedTiming, IntervalsHoldTheTrueSpeedupAsOftenAsTheySay) {
   constexpr int kSuites = 200;
-  std::map<std::string, double> covered;
-  std::map<std::string, double> widths;
-  std::map<std::string, double> unpaired_widths;
+  std::map<std::string, double> covered, widths, unpaired_widths;
   for (uint64_t seed = 0; seed < kSuites; ++seed) {
     const TimedSuite suite(100);
     SimulatedEngine engine(seed, seed);
@@ -237,8 +227,7 @@ TEST(PairedTiming, LinesAndTheMachineAreToldApart) {
   const ErrorSources same = setting_of(disturbed, "A/A greedy").speed.speedup_error;
   EXPECT_LT(same.lines, 0.5 * same.machine) << "no line of greedy decoding differs from itself";
   EXPECT_NEAR(half_width(setting_of(disturbed, "greedy").speed.speedup.interval), 0, 1e-9);
-  SimulatedEngine idle(1, 1);
-  SimulatedEngine model(1, 1);
+  SimulatedEngine idle(1, 1), model(1, 1);
   idle.seconds = [](const Setting& run, int64_t line) {
     return run.decode.drafts() && line % 3 == 0 ? 0.04 : run.decode.drafts() ? 0.06 : 0.1;
   };
@@ -250,8 +239,7 @@ TEST(PairedTiming, LinesAndTheMachineAreToldApart) {
 
 TEST(PairedTiming, APreciseSettingIsTimedNoMore) {
   const TimedSuite suite(200, 0.03, 12);
-  int reached = 0;
-  int held = 0;
+  int reached = 0, held = 0;
   std::set<size_t> rounds;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SimulatedEngine engine(seed, seed);

@@ -48,8 +48,7 @@ TEST(Speed, APaceThatBothSidesOfAPairShareCancels) {
 }
 
 TEST(Speed, PairsWithAStopAreLeftOutAndBothSidesAreTreatedAlike) {
-  std::vector<std::vector<std::pair<double, double>>> lines;
-  std::vector<std::vector<std::pair<double, double>>> swapped;
+  std::vector<std::vector<std::pair<double, double>>> lines, swapped;
   for (int i = 0; i < 30; ++i) {
     const double noise = 0.01 * (i % 5);
     lines.push_back({{1, 2 + noise}, {1 + noise / 2, 2}, {1.5, 3}});
@@ -68,16 +67,14 @@ TEST(Speed, PairsWithAStopAreLeftOutAndBothSidesAreTreatedAlike) {
 }
 
 TEST(Speed, OfTheSameLinesTwiceHasOnlyTheMachinesError) {
-  SettingRecords first;
-  SettingRecords second;
+  SettingRecords first, second;
   for (int i = 0; i < 20; ++i) {
     const double ratio = 1 + 0.1 * (i % 7);
     first.push_back(paired({{{1, ratio}, {1, ratio * 1.01}}}).front());
     second.push_back(paired({{{2, 2.2 * ratio}, {2, 2.2 * ratio * 0.99}}}).front());
     first.back().turn = second.back().turn = i;
   }
-  const PairedRatio a = paired_speedup(first, first);
-  const PairedRatio b = paired_speedup(second, second);
+  const PairedRatio a = paired_speedup(first, first), b = paired_speedup(second, second);
   const Ratio change = (b / a).ratio();
   EXPECT_NEAR(change.value, 1.1 * 0.99, 0.003);
   EXPECT_LT(change.interval.high - change.interval.low, 0.02);

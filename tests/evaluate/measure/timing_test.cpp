@@ -60,8 +60,7 @@ TEST(Speedups, CanBeComputedFromTheLinesFile) {
     return (run.decode.drafts() ? 0.05 : 0.1) * static_cast<double>(1 + line * 7 % 10);
   };
   const Results results = suite.evaluate(engine).results;
-  double own = 0;
-  double base = 0;
+  double own = 0, base = 0;
   std::istringstream file(read_file(suite.directory / "out/lines.jsonl"));
   for (std::string text; std::getline(file, text);) {
     const auto line = nlohmann::json::parse(text);
@@ -89,10 +88,9 @@ TEST(Speedups, BaselinesThatAreDisturbedOrOfSeveralTemperaturesAreToldApart) {
 
 // A setting whose model the one before it had not used was up to 14 % slower.
 TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
-  FakeSuite suite;
+  FakeSuite suite({"assisted"});
   suite.options.max_new_tokens = 50;
   suite.options.forced_lines = 0;
-  suite.options.run = {FakeSuite::run("assisted")};
   FakeEngine engine;
   engine.seconds = [](const Setting& run, int64_t) { return run.decode.drafts() ? 0.0125 : 0.03; };
   suite.evaluate(engine);

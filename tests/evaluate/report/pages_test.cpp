@@ -119,6 +119,28 @@ TEST(TaskOrder, PagesFollowIt) {
               HasSubstr("<h2 id=\"task3\">val a, where settings were chosen</h2>\n<p class=\"purpose\">The"));
 }
 
+TEST(Categories, OfADataSetHaveMeansThatPagesBeginWith) {
+  Results results{.suite = "s"};
+  results.tasks = {named_task("set.first", false, {made_lossless("x", "assisted", 2), made_lossless("y", "bild", 3)}),
+                   named_task("set.second", false, {made_lossless("x", "assisted", 0.5)})};
+  EXPECT_THAT(report_markdown(results), HasSubstr("\nset.first, 0 lines:\n")) << "they are scored";
+  for (TaskResult& task : results.tasks) {
+    task.metric = "none";
+    task.baseline.quality = {};
+    for (SettingResult& setting : task.settings) setting.quality = {};
+  }
+  const std::string mean = "No lossless method is measurably faster (the best: 1.00 ±0.05 ×, x).\n";
+  const std::string page = report_markdown(results);
+  EXPECT_THAT(page, HasSubstr("# s\n\n" + mean));
+  EXPECT_THAT(page, HasSubstr("\nset, mean of 2 categories, 0 lines:\n"));
+  EXPECT_THAT(page, HasSubstr("| run | first | second | all |\n|:---|---:|---:|---:|\n"));
+  EXPECT_THAT(page, AllOf(HasSubstr("| x | 2.00 | 0.50 | 1.00 ±0.05 |\n"), HasSubstr("\n- set.first, 0 lines: ")));
+  EXPECT_THAT(results_table(results), AllOf(EndsWith("\nset, mean of 2 categories: " + mean),
+                                            HasSubstr("\ny        3.00\n")));  // which a category lacks
+  results.tasks[1].settings[0].lossless_check.reset();
+  EXPECT_THAT(report_markdown(results), HasSubstr("# s\n\n<!--")) << "one category is not checked";
+}
+
 TEST(LeadingSettings, AreTheBestOfEachKindThatLosesLittle) {
   const auto names = [](const TaskResult& task) {
     std::string joined;

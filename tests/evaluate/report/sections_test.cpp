@@ -62,9 +62,11 @@ Results four_settings() {
 }
 
 TEST(QualityAndSpeed, TheLineOfTradeOffsLeavesOutWhatIsBeaten) {
-  const Results results = four_settings();
-  const ordered_json plot =
-      quality_speed_parts({results, results.tasks.front()}, Form::kFull).front().figures.front().data;
+  Results results = four_settings();
+  results.tasks.front().settings.push_back(made_setting("alone", "greedy", 9, 27));
+  const Figure figure = quality_speed_parts({results, results.tasks.front()}, Form::kFull).front().figures.front();
+  EXPECT_THAT(figure.caption, HasSubstr("times as fast as all that lose little: alone (9.00 × at 27.00)."));
+  const ordered_json& plot = figure.data;
   EXPECT_EQ(plot.at("series").at(0).at("line"), (ordered_json{{3.0, 28.0}, {2.0, 31.0}, {1.2, 33.0}}));
   EXPECT_EQ(plot.at("levels").at(1), (ordered_json{{"y", 29.0}, {"text", "one point less"}}));
 }
@@ -169,8 +171,7 @@ TEST(WindowCurves, TheTableNamesTheBestWindow) {
 TEST(Batches, BaselinesHaveTheSameSizeAndSentencesWaitForTheirBatch) {
   FakeEngine engine;
   engine.detailed = true;
-  FakeSuite suite;
-  suite.options.run = {FakeSuite::run("assisted")};
+  FakeSuite suite({"assisted"});
   suite.options.run[0].lists[&DecodeOptions::batch_size] = {1, 3, 16};
   const Results results = suite.evaluate(engine).results;
   EXPECT_EQ(setting_of(results, "assisted.small").baseline, "greedy");

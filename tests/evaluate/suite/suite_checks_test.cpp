@@ -22,11 +22,7 @@ SuiteOptions checked_suite(std::vector<SettingGrid> runs) {
 }
 
 std::string problems_of(const SuiteOptions& options) {
-  Problems problems;
-  validate_options(options, "", problems);
-  std::string text;
-  for (const Problem& problem : problems.list()) text += to_string(problem) + "\n";
-  return text;
+  return option_problems(options);
 }
 
 SettingGrid drafted_run(const std::string& method, std::vector<std::string> drafter = {"a"}) {

@@ -101,16 +101,13 @@ TEST(Bild, RollbackReadsTheUnwarpedDistribution) {
 }
 
 struct Thresholds {
-  double fallback;
-  double rollback;
-  int64_t limit;
-  int64_t max_draft;
+  double fallback, rollback;
+  int64_t limit, max_draft;
 };
 
 struct Written {
   Ids ids;
-  int64_t large_runs = 0;
-  int64_t rollbacks = 0;
+  int64_t large_runs = 0, rollbacks = 0;
 };
 
 // The paper's Algorithm 1, ended at a replacement that is EOS.

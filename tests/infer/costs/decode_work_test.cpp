@@ -34,8 +34,7 @@ TEST(DecodeWork, AddsUpStepsByHand) {
   EXPECT_EQ(work.target.cache_bytes, (10 + 3 * 5) * 4 * 64);
   EXPECT_EQ(work.target.operations, 2 * 5 * 5760 + 2 * 4 * 16 * (15 + 5 * 5));
   EXPECT_EQ(work.draft.operations, 0);
-  const Work encoder = encoder_work(config, at::kFloat, 5);
-  const Work cross = cross_attention_work(config, at::kFloat, 5);
+  const Work encoder = encoder_work(config, at::kFloat, 5), cross = cross_attention_work(config, at::kFloat, 5);
   EXPECT_EQ(work.input.operations, encoder.operations + cross.operations);
   EXPECT_EQ(work.input.weight_bytes, encoder.weight_bytes + cross.weight_bytes);
   EXPECT_EQ(work.total().operations, work.input.operations + work.target.operations);

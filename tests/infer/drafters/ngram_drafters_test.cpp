@@ -251,8 +251,7 @@ TEST(NgramDrafters, TablesOfOtherTokenizersAreRefused) {
   OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
   const DecodeOptions options{.method = "assisted"};
   GenerationModels models = models_drafting(target, {.table = &table});
-  const Pieces same(kTableIds, "abc");
-  const Pieces other(kTableIds, "def");
+  const Pieces same(kTableIds, "abc"), other(kTableIds, "def");
   models.target_tokenizer = &same;
   EXPECT_EQ(error_of([&] { Generator(models, options); }), "no error");
   models.target_tokenizer = &other;

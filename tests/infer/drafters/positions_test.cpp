@@ -120,9 +120,7 @@ TEST_P(Positions, ADrafterThatIsWatchedEndsWhereItsPositionsDo) {
   models.drafter = as_drafter(drafter);
   const DecodeOptions options = greedy_by("speculative", "", 2);
   RouterCollector collector(2);
-  DraftParts parts{models.drafter->make(models.draft_target()), std::make_unique<FixedWindow>(4),
-                   make_acceptance_rule(options)};
-  Generator watched(models, options, collector.around(std::move(parts), {kEos}));
+  Generator watched(models, options, collector.watched(models.drafter->make(models.draft_target()), 4));
   EXPECT_EQ(ids_of(watched.generate(sources)), expected);
   EXPECT_GT(collector.drain().size(), 0);
 }

@@ -41,11 +41,7 @@ TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
 }
 
 TEST(DrafterOptionsDtype, IsForModels) {
-  const auto problems_of = [](const DrafterOptions& drafter) {
-    Problems problems;
-    validate_options(drafter, "drafter", problems);
-    return text_of(problems.list());
-  };
+  const auto problems_of = [](const DrafterOptions& drafter) { return option_problems(drafter, "drafter"); };
   EXPECT_EQ(problems_of({.name = "a", .model = "dir", .dtype = "int8"}), "");
   EXPECT_EQ(problems_of({.name = "a", .tandem = "dir", .dtype = "bf16"}), "");
   for (const DrafterOptions& drafter : {DrafterOptions{.name = "a", .ngram = "n.h5", .dtype = "int8"},
@@ -53,25 +49,6 @@ TEST(DrafterOptionsDtype, IsForModels) {
                                         {.name = "a", .lookup = true, .dtype = "int8"}}) {
     EXPECT_THAT(problems_of(drafter), AllOf(HasSubstr("drafter.dtype"), HasSubstr("no number type")));
   }
-}
-
-TEST(LoadedDrafter, KindsWithoutFilesSayWhatTheyAre) {
-  const auto lookup = load_drafter(parse_drafter("lookup:3"), {}, {});
-  EXPECT_EQ(lookup->name(), "lookup:3");
-  EXPECT_EQ(lookup->model(), nullptr);
-  EXPECT_EQ(lookup->transformer(), nullptr);
-  EXPECT_EQ(lookup->inside_target(), 0);
-  const auto exit = load_drafter(parse_drafter("exit:2"), {}, {});
-  EXPECT_EQ(exit->name(), "exit:2");
-  EXPECT_EQ(exit->inside_target(), 2);
-  EXPECT_EQ(exit->model(), nullptr);
-  EXPECT_TRUE(exit->path().empty());
-  OracleModel oracle(oracle_info(4), random_oracle(4, 1));
-  const auto drafter = as_drafter(oracle, nullptr, "somewhere");
-  EXPECT_EQ(drafter->model(), &oracle);
-  EXPECT_EQ(drafter->transformer(), nullptr) << "an oracle has no embeddings";
-  EXPECT_EQ(drafter->standalone(), nullptr);
-  EXPECT_EQ(drafter->path().string(), "somewhere");
 }
 
 TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
@@ -84,6 +61,9 @@ TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
   const GenerationModels models = pair.models();
   EXPECT_EQ(models.drafter->make(models.draft_target())->traits().name, "tandem");
   EXPECT_TRUE(models.drafter->reads_target());
+  EXPECT_EQ(load_drafter(parse_drafter("exit:2"), {}, {})->inside_target(), 2);
+  OracleModel oracle(oracle_info(4), random_oracle(4, 1));
+  EXPECT_EQ(as_drafter(oracle)->transformer(), nullptr) << "an oracle has no embeddings";
 }
 
 }  // namespace

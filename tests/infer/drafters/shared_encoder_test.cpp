@@ -48,8 +48,7 @@ TEST(SharedEncoderDrafter, SamplesAreDistributedAsTheTargets) {
 TEST(SharedEncoderDrafter, AlphaOverTextsIsThatOfTheDistributions) {
   const TandemPair pair = random_shared_encoder();
   const GenerationModels models = pair.models();
-  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
-  const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
+  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}}, outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
   const at::NoGradGuard no_gradients;
   model::ForwardInput input{.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}},
                             .target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}}};

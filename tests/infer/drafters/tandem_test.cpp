@@ -156,8 +156,7 @@ TEST_P(TandemOf, StandingAloneAsksThePrimaryOnlyForWhatIsUsed) {
 // 8000 draws and about 30 cells: a deviate above 4.5 happens once in 300,000 true tests; mistaking q for p gives
 // deviates above 20, as the second expectation shows.
 TEST(Tandem, SamplesAreDistributedAsThePrimarys) {
-  const TandemPair pair = identity_pair(Kind::kDecoderOnly, 1.0, 5);
-  const TandemPair same = identity_pair(Kind::kDecoderOnly, 0, 5);
+  const TandemPair pair = identity_pair(Kind::kDecoderOnly, 1.0, 5), same = identity_pair(Kind::kDecoderOnly, 0, 5);
   const auto deviate = [](const TandemPair& sampled, const char* method, bool free_token) {
     DecodeOptions options = tandem_options(method, 2, 2);
     options.free_token = free_token;
@@ -178,8 +177,7 @@ ForcedAlpha forced_alpha(const TandemPair& pair, const ForcedBatch& texts, int64
 TEST(Tandem, ForcedAlphaGoesInBlocksAsTheMaskOfTrainingDoes) {
   const at::NoGradGuard no_gradients;
   const TandemPair pair = random_pair(Kind::kEncoderDecoder);
-  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}};
-  const std::vector<Ids> outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
+  const std::vector<Ids> sources = {{5, 9, 14, 3, 1}}, outputs = {{4, 19, 3, 8, 8, 21, 2, 1}};
   model::ForwardInput input{.source = {at::tensor(sources[0], at::kLong).view({1, -1}), {5}},
                             .target = {at::tensor(Ids{0, 4, 19, 3, 8, 8, 21, 2}, at::kLong).view({1, -1}), {8}},
                             .hidden_layers = pair.secondary->config().tandem.layer_map};

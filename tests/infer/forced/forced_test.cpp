@@ -83,17 +83,14 @@ TEST(Decisions, ForbiddenTokensAreInfinitelyFarAndProbabilitiesWarpedAfterProces
 TEST(ForcedAlpha, EqualsSumsOverThePositionsOfTheOutputs) {
   const auto p = random_oracle(5, 1);
   const auto q = random_oracle(5, 2);
-  OracleModel target(oracle_info(5), p);
-  OracleModel drafter(oracle_info(5), q);
+  OracleModel target(oracle_info(5), p), drafter(oracle_info(5), q);
   std::vector<Ids> sources, outputs;  // more than a batch
   while (sources.size() <= kForcedRows) {
     sources.insert(sources.end(), {{2, 3}, {}, {4}});
     outputs.insert(outputs.end(), {{2, 4, 1}, {3, 3, 3, 3, 1}, {}});
   }
   for (const Warping& warping : {Warping{1, 0, 1}, Warping{0.7, 3, 1}, Warping{0, 0, 1}}) {
-    double alpha = 0;
-    double accuracy = 0;
-    double cross_entropy = 0;
+    double alpha = 0, accuracy = 0, cross_entropy = 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
       for (size_t t = 0; t < outputs[i].size(); ++t) {
         const std::span before(outputs[i].data(), t);

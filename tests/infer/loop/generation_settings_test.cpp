@@ -24,8 +24,7 @@ model::GenerationConfig plain_settings() {
 
 Ids decode_processed(const model::GenerationConfig& settings, DecodeOptions options, const OracleFunction& target,
                      const OracleFunction& drafter, int64_t vocabulary = 6) {
-  OracleModel large(oracle_info(vocabulary), target);
-  OracleModel small(oracle_info(vocabulary), drafter);
+  OracleModel large(oracle_info(vocabulary), target), small(oracle_info(vocabulary), drafter);
   if (!options.max_new_tokens) options.max_new_tokens = 8;
   return Generator({.target = &large, .drafter = as_drafter(small), .generation = settings}, options)
       .generate(std::vector<Ids>{{4, 5, 2}})[0]
@@ -100,8 +99,7 @@ TEST(Processors, OptionsReplaceTheModelsSettings) {
 TEST(Processors, SamplingKeepsTheProcessedDistribution) {
   auto settings = plain_settings();
   settings.no_repeat_ngram_size = 1;
-  OracleModel target(oracle_info(5), random_oracle(5, 31));
-  OracleModel drafter(oracle_info(5), random_oracle(5, 32));
+  OracleModel target(oracle_info(5), random_oracle(5, 31)), drafter(oracle_info(5), random_oracle(5, 32));
   DecodeOptions options{.method = "speculative", .window = 3, .max_new_tokens = 3, .num_samples = 4096};
   const auto results = Generator({.target = &target, .drafter = as_drafter(drafter), .generation = settings}, options)
                            .generate(std::vector<Ids>{{2}});

@@ -39,8 +39,7 @@ class RecordingOracle : public OracleModel {
     widths.push_back(input.tokens.size(1));
     return OracleModel::step(input, state);
   }
-  std::vector<int64_t> rows;
-  std::vector<int64_t> widths;
+  std::vector<int64_t> rows, widths;
 };
 
 // A decoder-only oracle with so many positions; 0: any number.

@@ -24,14 +24,10 @@ class Vocabularies : public ::testing::Test {
   // What is wrong with a target and a drafter of these sizes.
   static std::string difference(int64_t target_size, const data::Tokenizer* target, int64_t drafter_size,
                                 const data::Tokenizer* drafter) {
-    model::ModelInfo target_info;
-    model::ModelInfo drafter_info;
-    target_info.name = "large";
-    drafter_info.name = "small";
-    target_info.vocabulary = target_size;
-    drafter_info.vocabulary = drafter_size;
+    const model::ModelInfo large{.name = "large", .vocabulary = target_size};
+    const model::ModelInfo small{.name = "small", .vocabulary = drafter_size};
     Problems problems;
-    compare_vocabularies(target_info, drafter_info, target, drafter, problems);
+    compare_vocabularies(large, small, target, drafter, problems);
     return problems.empty() ? "" : to_string(problems.list().front());
   }
 

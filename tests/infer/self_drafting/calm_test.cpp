@@ -134,8 +134,7 @@ Model idle_model(Kind kind) {
 }
 
 TEST(Calm, TokensLeaveWhereTheMarginOfTheirExitPassesTheThreshold) {
-  size_t early = 0;
-  size_t late = 0;
+  size_t early = 0, late = 0;
   for (const Kind kind : kKinds) {
     const Model target = idle_model(kind);
     const CalmSettings calm{ExitMeasure::kMargin, 0.5, 4};

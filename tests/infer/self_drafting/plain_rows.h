@@ -23,8 +23,7 @@ inline RowBatch begin_rows(model::TransformerModel& target, const PlainRows& wan
   RowBatch batch;
   const bool encodes = target.info().encoder_decoder;
   std::vector<int64_t> lengths;
-  int64_t width = 1;
-  int64_t capacity = wanted.capacity;
+  int64_t width = 1, capacity = wanted.capacity;
   for (size_t line = first; line < first + count; ++line) {
     const auto& source = wanted.sources[line];
     Row row;

@@ -49,8 +49,7 @@ struct PpdOutput {
 struct PpdDecoding {
   PpdSettings ppd;
   const model::Exits* exits = nullptr;
-  int64_t batch = 1;
-  int64_t limit = 14;
+  int64_t batch = 1, limit = 14;
   DecodeSettings settings = {.warping = {.temperature = 0}, .processors = {}, .eos = {1}};
 };
 
@@ -59,18 +58,13 @@ PpdOutput run_rows(model::TransformerModel& model, const PpdDecoding& decoding, 
   const model::DecodingGuard guard;
   PpdOutput output;
   const PlainRows wanted{.sources = exit_sources(model), .limit = decoding.limit};
-  output.ids.resize(wanted.sources.size());
-  output.stats.resize(wanted.sources.size());
-  const auto size = static_cast<size_t>(decoding.batch);
-  for (size_t first = 0; first < wanted.sources.size(); first += size) {
-    RowBatch batch = begin_rows(model, wanted, first, std::min(wanted.sources.size() - first, size));
-    PhaseTimer timer(at::kCPU);
+  const auto keep_state = [&](RowBatch& batch, PhaseTimer& timer) {
     decode(batch, timer);
-    for (const Row& row : batch.finished) {
-      output.ids[row.output].assign(row.tokens.begin() + row.prefix, row.tokens.end());
-      output.stats[row.output] = row.stats;
-    }
     output.states.push_back(std::move(batch.state));
+  };
+  for (const Row& row : decode_rows(model, wanted, static_cast<size_t>(decoding.batch), keep_state)) {
+    output.ids.emplace_back(row.tokens.begin() + row.prefix, row.tokens.end());
+    output.stats.push_back(row.stats);
   }
   return output;
 }
@@ -93,8 +87,7 @@ model::TokenBatch one_row(const Ids& ids) {
 
 // What a sequence's runs should have been, from one teacher-forced pass over it.
 struct ForcedMatches {
-  int64_t predictions = 0;
-  int64_t matches = 0;
+  int64_t predictions = 0, matches = 0;
   int64_t branches = 0;  // candidates that do not end the row, of all tokens but the limit's last
 };
 
@@ -182,9 +175,7 @@ TEST_P(Ppd, EqualsGreedyWhateverItsHeadsPredict) {
     decoding.batch = 3;
     const PpdOutput output = run_ppd(*model, decoding);
     EXPECT_EQ(output.ids, expected) << describe(decoding);
-    for (const DecodeStats& stats : output.stats) {
-      misses[candidates] += stats.early_predictions - stats.early_matches;
-    }
+    for (const DecodeStats& stats : output.stats) misses[candidates] += stats.early_predictions - stats.early_matches;
   }
   EXPECT_GT(misses[1], 0);
   EXPECT_EQ(misses[kExitVocabulary], 0);
@@ -193,8 +184,7 @@ TEST_P(Ppd, EqualsGreedyWhateverItsHeadsPredict) {
 TEST_P(Ppd, MatchesAreThoseOfTeacherForcing) {
   const auto model = make(5);
   const auto sources = exit_sources(*model);
-  int64_t matches = 0;
-  int64_t misses = 0;
+  int64_t matches = 0, misses = 0;
   for (const bool sampling : {false, true}) {
     PpdDecoding decoding{.ppd = {3, 3}, .batch = 4};
     if (sampling) decoding.settings.warping = {.temperature = 1, .top_p = 0.95};
@@ -234,8 +224,7 @@ TEST_P(Ppd, CachesAreThoseOfItsOutputWhereTheyGrowToo) {
   const auto model = make(5);
   PpdDecoding decoding{.ppd = {3, 3}, .batch = 8, .limit = 100};
   decoding.settings.eos = {};  // so that all rows stay to the end
-  const PpdOutput output = run_ppd(*model, decoding);
-  const PpdOutput plain = run_plainly(*model, decoding);
+  const PpdOutput output = run_ppd(*model, decoding), plain = run_plainly(*model, decoding);
   ASSERT_EQ(output.ids, plain.ids);
   const auto& ours = transformer_state(*output.states.front());
   const auto& theirs = transformer_state(*plain.states.front());

@@ -66,8 +66,7 @@ TEST(RouterFeatures, EqualNaiveOnes) {
   for (const size_t count : {2U, 127U, 128U, 700U}) {
     for (const size_t k : {1U, 4U, 9U}) {
       const auto logits = some_logits(count, count);
-      const Naive naive = naive_features(logits, k);
-      const Naive row = features_of_row(logits, k);
+      const Naive naive = naive_features(logits, k), row = features_of_row(logits, k);
       const Naive single = features_of_row(std::vector<float>(logits.begin(), logits.end()), k);
       const at::Tensor wide = at::tensor(logits, at::kDouble).unsqueeze(0);
       const model::RouterFeatures tensors = router_features(wide, static_cast<int64_t>(k));

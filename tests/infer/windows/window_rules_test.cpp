@@ -230,8 +230,7 @@ TEST_P(RowAnswers, AreThoseOfTheOperators) {
 INSTANTIATE_TEST_SUITE_P(Types, RowAnswers, ::testing::Values(at::kFloat, at::kDouble, at::kBFloat16));
 
 struct OracleRun {
-  std::vector<GenerationResult> recorded;
-  std::vector<GenerationResult> replayed;
+  std::vector<GenerationResult> recorded, replayed;
 };
 
 OracleRun run_oracle(const Pair& pair, int64_t max_draft, int64_t batch) {

@@ -16,12 +16,9 @@ namespace {
 
 // Sizes of a test, and its numbers.
 struct BlockCase {
-  int64_t tokens = 1;
-  int64_t keys = 1;
-  int64_t prefix = 1;
+  int64_t tokens = 1, keys = 1, prefix = 1;
   bool growing = false;
-  int64_t width = 64;
-  int64_t heads = 1;
+  int64_t width = 64, heads = 1;
   bool biased = true;
   double scale = 1;
 
@@ -216,8 +213,7 @@ TEST(RowOperations, ActivationsOfANumberDoNotDependOnItsPlace) {
 }
 
 TEST(RowOperations, RotatesPairsAndLeavesTheRest) {
-  const at::Tensor x = random_tensor({2, 10}, 6);
-  const at::Tensor cosine = random_tensor({3}, 7), sine = random_tensor({3}, 8);
+  const at::Tensor x = random_tensor({2, 10}, 6), cosine = random_tensor({3}, 7), sine = random_tensor({3}, 8);
   at::Tensor y = x.clone();
   rotate_heads(y.mutable_data_ptr<float>(), 2, 10, cosine.const_data_ptr<float>(), sine.const_data_ptr<float>(), 3);
   const at::Tensor first = x.narrow(1, 0, 3), second = x.narrow(1, 3, 3);

@@ -153,8 +153,7 @@ class CopyModel : public testing::Test {
   }
 
   TemporaryDirectory root_;
-  fs::path from_ = root_ / "from";
-  fs::path to_ = root_ / "to";
+  fs::path from_ = root_ / "from", to_ = root_ / "to";
 };
 
 TEST_F(CopyModel, IsTheSameModelWithWhatBelongsToIt) {

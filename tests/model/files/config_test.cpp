@@ -140,8 +140,7 @@ TEST_F(Families, RotaryPositionsAreThoseOfTransformersInEverySpelling) {
 
 TEST_F(Families, WhatDoesNotFitOrWouldGiveOtherNumbersIsNamed) {
   struct Refused {
-    json config;
-    json changes;
+    json config, changes;
     std::vector<std::string> message = {};  // besides the changed keys
   };
   for (const Refused& one : std::vector<Refused>{
@@ -206,8 +205,7 @@ TEST_F(Families, TokenIdsHaveDefaultsAndSizesOtherNames) {
 TEST_F(Families, IdsThatTheVocabularyDoesNotHaveAreIgnoredWithOneWarning) {
   json t5 = tiny_t5_config();
   struct Ignored {
-    json config;
-    json changes;
+    json config, changes;
     std::vector<int64_t> eos;
     int64_t pad;
   };
@@ -353,23 +351,6 @@ TEST_F(Families, ATensorThatHoldsJoinedParametersIsCheckedAsAWhole) {
   EXPECT_THAT(error_of([&] { load_model(folder_ / "model"); }),
               AllOf(HasSubstr("gpt_neox.layers.1.attention.query_key_value.weight"), HasSubstr("[48, 16]"),
                     HasSubstr("[40, 16]")));
-}
-
-// Frequencies by hand: linear divides all; llama3 keeps short waves, divides long ones, and interpolates between.
-TEST(Rotary, FrequenciesAreStretched) {
-  RotaryConfig config{.width = 4, .base = 100.0};
-  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({1.0F, 0.1F})));
-  config.scaling = RotaryScaling::kLinear;
-  config.factor = 4;
-  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({0.25F, 0.025F})));
-  config.scaling = RotaryScaling::kLlama3;
-  config.low_frequency_factor = 1;
-  config.high_frequency_factor = 4;
-  config.original_positions = 40;  // waves 6.3 (shorter than 10: kept) and 62.8 (longer than 40: divided)
-  EXPECT_TRUE(at::allclose(rotary_frequencies(config), at::tensor({1.0F, 0.025F})));
-  config.original_positions = 100;  // 62.8 lies between 25 and 100
-  const double share = (100 / 62.831853 - 1) / 3;
-  EXPECT_NEAR(rotary_frequencies(config)[1].item<double>(), (1 - share) * 0.025 + share * 0.1, 1e-6);
 }
 
 class GenerationSettings : public testing::Test {

@@ -187,8 +187,7 @@ class DamagedFiles : public testing::Test {
   }
 
   const TemporaryDirectory temporary_;
-  const fs::path directory_ = temporary_ / "model";
-  const fs::path weights_ = directory_ / "model.safetensors";
+  const fs::path directory_ = temporary_ / "model", weights_ = directory_ / "model.safetensors";
 };
 
 TEST_F(DamagedFiles, TruncatedAnywhereAreRefused) {

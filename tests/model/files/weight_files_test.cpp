@@ -26,8 +26,7 @@ TEST(Safetensors, WrittenTensorsAreReadBackBitForBitInEveryType) {
   const TemporaryDirectory directory;
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
     const auto file = directory / stored_dtype_name(type);
-    const at::Tensor matrix = random_tensor({3, 5}).to(type);
-    const at::Tensor scalar = random_tensor({}).to(type);
+    const at::Tensor matrix = random_tensor({3, 5}).to(type), scalar = random_tensor({}).to(type);
     write_safetensors(file, {{"m", matrix, type}, {"s", scalar, type}, {"empty", at::empty({0, 4}), type}});
     const SafetensorsFile read(file);
     EXPECT_EQ(read.tensors().at("m").dtype, stored_dtype_name(type));
@@ -81,9 +80,7 @@ TEST_F(Shards, AreWrittenWithAnIndexAndReadBack) {
   EXPECT_EQ(index["weight_map"]["d"], "model-00003-of-00003.safetensors");
   const WeightFiles read(directory_.path());
   ASSERT_EQ(read.files().size(), 3);
-  for (const TensorToStore& item : tensors_) {
-    EXPECT_TRUE(at::equal(read.stored(item.name), item.tensor)) << item.name;
-  }
+  for (const TensorToStore& item : tensors_) EXPECT_TRUE(at::equal(read.stored(item.name), item.tensor)) << item.name;
 }
 
 TEST_F(Shards, MixedUpWithAnotherModelsAreRefused) {
@@ -104,8 +101,7 @@ TEST_F(Shards, OutsideTheDirectoryAreRefused) {
 // An overlay holds new values of two tensors; the first shard still has them, and one that nobody names. What an
 // overlay is called must not matter.
 TEST_F(Shards, AreReadWhereTheIndexPlacesTensors) {
-  const at::Tensor wide = random_tensor({3, 7}, 9);
-  const at::Tensor b = random_tensor({20}, 10);
+  const at::Tensor wide = random_tensor({3, 7}, 9), b = random_tensor({20}, 10);
   for (const std::string overlay :
        {"a.safetensors", "zz.safetensors", "sub/model-1.safetensors", "./x/../y.bin.safetensors"}) {
     const TemporaryDirectory folder;

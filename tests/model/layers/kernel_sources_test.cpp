@@ -56,16 +56,14 @@ const LinearKernels<BFloat16> kBf16{at::kBFloat16,
 struct LinearCase {
   at::Tensor x;  // [rows,in]
   InputNorm norm;
-  LinearWeights layer;
-  LinearWeights up;
+  LinearWeights layer, up;
   PostOp then = PostOp::kNone;
   at::Tensor residual;
 };
 
 template <class K>
 at::Tensor run_linear(const K& kernels, const LinearCase& in, Order order = Order::kForward) {
-  const int64_t rows = in.x.size(0);
-  const int64_t outputs = in.layer.weight.size(0);
+  const int64_t rows = in.x.size(0), outputs = in.layer.weight.size(0);
   const at::Tensor y = at::full({rows, outputs}, 77, in.x.options());
   const LinearRowsKernel chosen =
       linear_rows_kernel(kernels.type, rows, outputs, in.norm.weight.defined(), in.up.weight.defined());
@@ -98,8 +96,7 @@ double linear_unit(at::ScalarType type, bool normed) {
 
 template <class K>
 void expect_exact(const K& kernels, const LinearCase& in) {
-  const at::Tensor found = run_linear(kernels, in);
-  const at::Tensor expected = exact(in);
+  const at::Tensor found = run_linear(kernels, in), expected = exact(in);
   SCOPED_TRACE(fmt::format("{} x [{},{}] {} outputs, then {}, gated {}", at::toString(kernels.type), in.x.size(0),
                            in.x.size(1), in.layer.weight.size(0), static_cast<int>(in.then), in.up.weight.defined()));
   EXPECT_LE(difference(found, expected),
@@ -135,8 +132,7 @@ void expect_linear_rows(const K& kernels) {
 // Rows alone, and the first ones of any number of rows.
 template <class K>
 void expect_the_same_rows(const K& kernels) {
-  const int64_t inputs = 45 * 16;
-  const int64_t most = most_linear_rows(kernels.type);
+  const int64_t inputs = 45 * 16, most = most_linear_rows(kernels.type);
   LinearCase all;
   all.x = random_tensor({most, inputs}, 1, kernels.type);
   all.layer = random_layer(kernels, 7, inputs, 2);
@@ -176,8 +172,7 @@ TEST(LinearRowsSource, ARowIsTheSameAmongOthersToTheBit) {
 // Kernels of one pair of dtypes.
 template <class X, class W>
 struct Kernels {
-  at::ScalarType x;
-  at::ScalarType weight;
+  at::ScalarType x, weight;
   void (*forward)(const X*, const W*, W*, float*, int, double);
   void (*backward)(const W*, const X*, const W*, const float*, X*, float*, long long, int);
   void (*sum)(const float*, W*, int, int);
@@ -279,13 +274,8 @@ TEST(CudaShim, ThreadsThatWaitAtDifferentBarriersAreAnError) {
 // ---- Steps: attention, writes, rotations, places ----
 
 struct StepShape {
-  int64_t tokens = 1;
-  int64_t heads = 2;
-  int64_t shared = 2;
-  int64_t width = 8;
-  int64_t slots = 12;
-  bool bias = true;
-  bool own = false;
+  int64_t tokens = 1, heads = 2, shared = 2, width = 8, slots = 12;
+  bool bias = true, own = false;
 };
 
 struct StepCase {
@@ -295,8 +285,7 @@ struct StepCase {
 
 // Three rows in a cache of four, out of order; one row sees nothing where it has no slot of its own.
 StepCase make_case(const StepShape& shape, at::ScalarType type) {
-  const int64_t rows = 3;
-  const int64_t inner = shape.heads * shape.width;
+  const int64_t rows = 3, inner = shape.heads * shape.width;
   StepCase made;
   made.input.query = random_tensor({rows, shape.tokens, inner + 4}, 1, type).narrow(2, 0, inner);
   made.input.keys = random_tensor({4, shape.shared, shape.slots, shape.width}, 2, type);
@@ -359,15 +348,11 @@ TEST(StepSource, AttentionEqualsTheOperators) {
 TEST(StepSource, WritesEqualTheOperators) {
   const int64_t tokens = 3;
   const at::Tensor joined = random_tensor({2, tokens, 20}, 1);  // key and value lie side by side
-  const at::Tensor key = joined.narrow(2, 4, 8);
-  const at::Tensor value = joined.narrow(2, 12, 8);
-  const at::Tensor row = at::tensor({2, 0}, at::kLong);
+  const at::Tensor key = joined.narrow(2, 4, 8), value = joined.narrow(2, 12, 8), row = at::tensor({2, 0}, at::kLong);
   const at::Tensor slot = at::tensor({4, 5, 6, 1, 6, 6}, at::kLong).view({2, 3});
-  const at::Tensor expected_keys = at::zeros({3, 2, 7, 4});
-  const at::Tensor expected_values = at::zeros({3, 2, 7, 4});
+  const at::Tensor expected_keys = at::zeros({3, 2, 7, 4}), expected_values = at::zeros({3, 2, 7, 4});
   write_at(expected_keys, expected_values, key, value, row, slot);
-  const at::Tensor keys = at::zeros({3, 2, 7, 4});
-  const at::Tensor values = at::zeros({3, 2, 7, 4});
+  const at::Tensor keys = at::zeros({3, 2, 7, 4}), values = at::zeros({3, 2, 7, 4});
   run_kernel(write_slots_fp32, 1, {256}, Order::kForward, keys, values, key, value, row, slot, key.numel(), tokens, 2,
              7, 4, key.stride(0), key.stride(1), value.stride(0), value.stride(1));
   // Slot 6 is the spare one, which several tokens may write.
@@ -377,8 +362,7 @@ TEST(StepSource, WritesEqualTheOperators) {
 
 template <class Kernel>
 void expect_rotation(const Kernel& kernel, at::ScalarType type) {
-  const at::Tensor cosine = random_tensor({9, 3}, 5, type);
-  const at::Tensor sine = random_tensor({9, 3}, 6, type);
+  const at::Tensor cosine = random_tensor({9, 3}, 5, type), sine = random_tensor({9, 3}, 6, type);
   const at::Tensor position = at::tensor({4, 8, 0, 2}, at::kLong).view({2, 2});
   const at::Tensor expected = random_tensor({2, 2, 3 * 8}, 7, type);  // heads of 8, of which 6 are rotated
   const at::Tensor found = expected.clone();

@@ -25,8 +25,7 @@ namespace {
 
 struct HeadCase {
   int64_t rows, queries, keys, heads, shared, width;
-  double scale = 1;
-  double dropout = 0;
+  double scale = 1, dropout = 0;
   bool biased = false;
 };
 
@@ -246,8 +245,7 @@ class EmbeddedRows : public testing::Test {
 
 // As a tied head's gradient, and those of an encoder and of earlier micro-batches.
 TEST_F(EmbeddedRows, AddToTheGradientThatIsThere) {
-  const at::Tensor table = values_.clone().requires_grad_(true);
-  const at::Tensor factor = random_tensor({50, 130}, 3);
+  const at::Tensor table = values_.clone().requires_grad_(true), factor = random_tensor({50, 130}, 3);
   ((embedded(table, ids_) * upstream_).sum() + (embedded(table, ids_) * upstream_).sum() + (table * factor).sum())
       .backward();
   (embedded(table, ids_) * upstream_).sum().backward();
@@ -338,8 +336,7 @@ TEST(RmsNorm, EqualsTheCompositeAndItsGradients) {
 // A row's result must not depend on the other rows: speculative decoding compares steps of 1 and of several tokens.
 TEST(RmsNorm, ARowIsTheSameAmongOthersOnGpus) {
   if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
-  const at::Tensor x = random_tensor({9, 1024}).to(at::kCUDA);
-  const at::Tensor weight = random_tensor({1024}, 2).to(at::kCUDA);
+  const at::Tensor x = random_tensor({9, 1024}).to(at::kCUDA), weight = random_tensor({1024}, 2).to(at::kCUDA);
   EXPECT_TRUE(at::equal(rms_normed(x, weight, 1e-6).y[4], rms_normed(x[4], weight, 1e-6).y));
 }
 

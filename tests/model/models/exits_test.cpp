@@ -199,8 +199,7 @@ TEST_F(ExitDirectories, OfSharedHeadsNeedNoWeights) {
 }
 
 TEST_F(ExitDirectories, OfAnotherModelAreRefusedNamingBoth) {
-  const fs::path own = save("own", exits_t5());
-  const fs::path other = save("other", exits_t5(), 8);
+  const fs::path own = save("own", exits_t5()), other = save("other", exits_t5(), 8);
   const std::string message = load_error(exits_directory(own), other);
   expect_said(message, {"belong to another model", "work/target/model", model_hash(own).substr(0, 16), other.string(),
                         model_hash(other).substr(0, 16), "stage of kind heads"});

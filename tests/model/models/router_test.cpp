@@ -120,8 +120,7 @@ TEST_F(RouterTest, GradientsEqualFiniteDifferences) {
   loss().backward();
   const at::NoGradGuard no_gradients;
   for (const auto& [name, value] : router.parameters()) {
-    const at::Tensor flat = value.view(-1);
-    const at::Tensor gradient = value.grad().view(-1);
+    const at::Tensor flat = value.view(-1), gradient = value.grad().view(-1);
     for (int64_t i = 0; i < flat.numel(); i += std::max<int64_t>(1, flat.numel() / 9)) {
       constexpr double kStep = 0x1p-11;
       const auto before = flat[i].item<double>();

@@ -47,8 +47,7 @@ inline std::unique_ptr<TransformerModel> small_secondary(const TransformerModel&
 
 // Sources and targets of a pair's passes; the source is empty for decoder-only models.
 struct PairBatch {
-  TokenBatch source;
-  TokenBatch target;
+  TokenBatch source, target;
 };
 
 inline PairBatch pair_batch(const TransformerConfig& config, const std::vector<int64_t>& lengths, uint64_t seed) {

@@ -23,12 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-at::Tensor logits(TransformerModel& model, const at::Tensor& tokens) {
-  const std::vector<int64_t> lengths(static_cast<size_t>(tokens.size(0)), tokens.size(1));
-  const ForwardOutput output = model.forward({.source = {}, .target = {tokens, lengths}, .hidden_layers = {}});
-  return model.head(output.hidden);
-}
-
 TEST(Pruning, LayersAreChosenByCountStepOrList) {
   EXPECT_THAT(layers_to_keep("", 3, "x"), ElementsAre(0, 1, 2));
   EXPECT_THAT(layers_to_keep("first:2", 5, "x"), ElementsAre(0, 1));
@@ -48,8 +42,8 @@ TEST(Pruning, WhatContributesNothingIsCutFirst) {
     for (const int64_t neuron : {1, 7, 8, 19}) down.select(1, neuron).zero_();
   }
   const auto pruned = prune(model, {.ff_width = 16});
-  const at::Tensor tokens = at::arange(0, 24, at::kLong).view({2, 12});
-  EXPECT_LT(difference(logits(*pruned, tokens), logits(model, tokens)), 1e-5);
+  const TokenBatch tokens{at::arange(0, 24, at::kLong).view({2, 12}), {12, 12}};
+  EXPECT_LT(difference(full_logits(*pruned, {}, tokens), full_logits(model, {}, tokens)), 1e-5);
 }
 
 TEST(Pruning, LayersWithoutRotationAndNormsOfQueriesStay) {
@@ -74,9 +68,7 @@ TEST(Pruning, ShapesThatCannotBeAreErrors) {
 }
 
 TEST(Pruning, ASizeOfTheVocabularyNeedsTokensToCount) {
-  Problems problems;
-  validate_options(PruneOptions{.vocabulary_size = 100}, "small", problems);
-  EXPECT_THAT(error_of([&] { problems.throw_if_any(); }), HasSubstr("small.vocabulary_from"));
+  EXPECT_THAT(option_problems(PruneOptions{.vocabulary_size = 100}, "small"), HasSubstr("small.vocabulary_from"));
 }
 
 // Frequent ids are the even ones: with T5's pad 0 and EOS 1 these stay.
@@ -97,7 +89,7 @@ std::unique_ptr<TransformerModel> whole(bool tied) {
 
 at::Tensor forward_logits(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
   const at::NoGradGuard no_grad;
-  return model.head(model.forward({.source = source, .target = target, .hidden_layers = {}}).hidden);  // [B,T,V]
+  return full_logits(model, source, target);
 }
 
 TEST(DraftVocabulary, LogitsOfIdsThatStayAreTheWholeModels) {
@@ -113,8 +105,7 @@ TEST(DraftVocabulary, LogitsOfIdsThatStayAreTheWholeModels) {
     EXPECT_EQ(small->parameters().at("embedding.weight").size(0), 6);
     const TokenBatch source{at::tensor({4, 8, 6, 1}, at::kLong).view({1, 4}), {4}};
     const TokenBatch target{at::tensor({0, 2, 8}, at::kLong).view({1, 3}), {3}};
-    const at::Tensor expected = forward_logits(*model, source, target);
-    const at::Tensor found = forward_logits(*small, source, target);
+    const at::Tensor expected = forward_logits(*model, source, target), found = forward_logits(*small, source, target);
     ASSERT_EQ(found.sizes(), expected.sizes());
     const at::Tensor ids = at::tensor(kKept, at::kLong);
     EXPECT_LT(difference(found.index_select(2, ids), expected.index_select(2, ids)), 1e-5);
@@ -175,8 +166,7 @@ class DraftVocabularyFiles : public testing::Test {
   }
 
   TemporaryDirectory folder_;
-  fs::path directory_ = folder_ / "small";
-  fs::path maps_ = directory_ / "draftsmith" / "vocabulary.safetensors";
+  fs::path directory_ = folder_ / "small", maps_ = directory_ / "draftsmith" / "vocabulary.safetensors";
   std::unique_ptr<TransformerModel> small_;
   at::Tensor d2t_ = at::tensor({0, 0, 0, 1, 2, 3}, at::kLong);
   at::Tensor t2d_ = at::zeros({23}, at::kBool).index_fill_(0, at::tensor(kKept, at::kLong), true);
@@ -194,8 +184,7 @@ TEST_F(DraftVocabularyFiles, SavedAndLoadedItIsTheSameModel) {
     const auto loaded = load_model(directory_, {.pack = pack});
     EXPECT_EQ(loaded->config().draft_vocabulary.ids, small_->config().draft_vocabulary.ids);
     EXPECT_EQ(loaded->info().vocabulary, 23);
-    const TokenBatch source = random_batch({5}, 23, 3);
-    const TokenBatch target = random_batch({4}, 23, 4);
+    const TokenBatch source = random_batch({5}, 23, 3), target = random_batch({4}, 23, 4);
     const at::Tensor found = forward_logits(*loaded, source, target).index_select(2, at::tensor(kKept, at::kLong));
     const at::Tensor expected = forward_logits(*small_, source, target).index_select(2, at::tensor(kKept, at::kLong));
     EXPECT_LT(difference(found, expected), 1e-5);

@@ -128,9 +128,7 @@ std::vector<TransformerConfig> families_of_prompts() {
 // Hidden states and logits of two rows' prompts in steps of these lengths, the second row shorter, and of two more
 // tokens.
 std::vector<at::Tensor> long_steps(TransformerModel& model, const std::vector<int64_t>& lengths) {
-  const std::vector<int64_t> sources{300, 0};
-  const auto state = model.config().encoder_decoder ? model.begin(model.encode(random_batch(sources, 20, 3)), 400)
-                                                    : model.begin(2, 400);
+  const auto state = state_of(model, {300, 0}, 400);
   std::vector<at::Tensor> first, second;
   for (int64_t begin = 0; const int64_t length : lengths) {
     const int64_t present = std::clamp<int64_t>(290 - begin, 0, length);
@@ -167,8 +165,7 @@ TEST(CpuStep, GivesATokenOfAPromptTheSameBitsInEveryChunk) {
     const auto model = tiny_model(config, at::kFloat);
     model->pack();
     const auto prompt = [&](int64_t chunk) {
-      const auto state = model->config().encoder_decoder ? model->begin(model->encode(random_batch({270}, 20, 3)), 300)
-                                                         : model->begin(1, 300);
+      const auto state = state_of(*model, {270}, 300);
       const std::vector<int64_t> tokens = many_tokens(0, 300);
       std::vector<at::Tensor> logits;
       for (auto begin = tokens.begin(); begin != tokens.end(); begin += chunk) {
@@ -189,10 +186,9 @@ TEST(CpuStep, OfManyTokensGivesARowTheSameBitsAlone) {
     const auto model = tiny_model(config, at::kFloat);
     model->pack();
     const auto step = [&](int64_t rows) {
-      const std::vector<int64_t> sources(static_cast<size_t>(rows), 30);
-      const auto state = state_of(*model, sources, 300);
-      std::vector<std::vector<int64_t>> tokens;
-      for (int64_t row = 0; row < rows; ++row) tokens.push_back(many_tokens(0, kTokens));
+      const auto count = static_cast<size_t>(rows);
+      const auto state = state_of(*model, std::vector<int64_t>(count, 30), 300);
+      const std::vector<std::vector<int64_t>> tokens(count, many_tokens(0, kTokens));
       return model->step(step_input(tokens), *state).logits.clone();
     };
     const at::Tensor alone = step(1)[0];
@@ -293,8 +289,8 @@ TEST(CpuEncoder, GivesARowTheSameBitsAlone) {
     const at::Tensor together = model->encode(source).hidden;
     for (size_t b = 0; b < lengths.size(); ++b) {
       const auto row = static_cast<int64_t>(b);
-      const TokenBatch alone{source.tokens.narrow(0, row, 1).narrow(1, 0, lengths[b]).contiguous(), {lengths[b]}};
-      EXPECT_TRUE(at::equal(model->encode(alone).hidden[0], together[row].narrow(0, 0, lengths[b]))) << config.family;
+      const at::Tensor alone = model->encode(single(source, row)).hidden[0];
+      EXPECT_TRUE(at::equal(alone, together[row].narrow(0, 0, lengths[b]))) << config.family;
     }
   }
 }

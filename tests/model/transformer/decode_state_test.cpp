@@ -13,10 +13,6 @@
 namespace draftsmith::model {
 namespace {
 
-at::Tensor full_logits(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
-  return model.head(model.forward({source, target, {}}).hidden);
-}
-
 TEST(DecodeStateStep, StepsOfAnyLengthWithRollbacksEqualTheWholeSequence) {
   for (const TransformerConfig& config : tiny_models()) {
     const auto model = varied_model(config, 7);

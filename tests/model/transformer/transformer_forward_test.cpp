@@ -17,13 +17,9 @@
 namespace draftsmith::model {
 namespace {
 
-at::Tensor logits_of(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
-  return model.head(model.forward({source, target, {}}).hidden);
-}
-
 // Sum of fixed-weighted logits: a scalar whose gradient touches every parameter.
 at::Tensor weighted_loss(TransformerModel& model, const TokenBatch& source, const TokenBatch& target) {
-  const at::Tensor logits = logits_of(model, source, target);
+  const at::Tensor logits = full_logits(model, source, target);
   const at::Tensor factors = at::sin(at::arange(logits.numel(), logits.options().requires_grad(false)));
   return (at::log_softmax(logits, -1).view(-1) * factors).sum();
 }
@@ -68,11 +64,10 @@ TEST(TransformerForward, GradientsEqualFiniteDifferences) {
 TEST(TransformerForward, RaggedBatchEqualsSingleRows) {
   for (const TransformerConfig& config : tiny_models()) {
     const auto model = varied_model(config, 7);
-    const TokenBatch source = random_batch({9, 1, 20}, 23, 3);
-    const TokenBatch target = random_batch({2, 17, 6}, 23, 4);
-    const at::Tensor batched = logits_of(*model, source, target);
+    const TokenBatch source = random_batch({9, 1, 20}, 23, 3), target = random_batch({2, 17, 6}, 23, 4);
+    const at::Tensor batched = full_logits(*model, source, target);
     for (int64_t b = 0; b < 3; ++b) {
-      const at::Tensor alone = logits_of(*model, single(source, b), single(target, b));
+      const at::Tensor alone = full_logits(*model, single(source, b), single(target, b));
       EXPECT_LT(difference(batched[b].narrow(0, 0, alone.size(1)), alone[0]), 1e-10) << config.family;
     }
   }
@@ -90,8 +85,7 @@ TEST(TransformerForward, SourcesBeyondTheEncodersPositionsAreErrors) {
 
 TEST(TransformerForward, WantedLayersThroughTheExitHeadEndInTheLogits) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
-  const TokenBatch source = random_batch({5}, 23, 10);
-  const TokenBatch target = random_batch({4}, 23, 11);
+  const TokenBatch source = random_batch({5}, 23, 10), target = random_batch({4}, 23, 11);
   const ForwardOutput output = model->forward({source, target, {3, 0}});
   ASSERT_EQ(output.layers.size(), 2U);
   EXPECT_LT(difference(model->exit_head(output.layers[0]), model->head(output.hidden)), 1e-14);
@@ -100,8 +94,7 @@ TEST(TransformerForward, WantedLayersThroughTheExitHeadEndInTheLogits) {
 
 TEST(TransformerDropout, IsReproducibleBySeedAndStepAndDiffersOtherwise) {
   const auto model = tiny_model(tiny_t5(), at::kDouble);
-  const TokenBatch source = random_batch({5, 3}, 23, 12);
-  const TokenBatch target = random_batch({4, 4}, 23, 13);
+  const TokenBatch source = random_batch({5, 3}, 23, 12), target = random_batch({4, 4}, 23, 13);
   const auto run = [&](const DropoutContext& dropout) { return model->forward({source, target, {}}, dropout).hidden; };
   const at::Tensor first = run({0.2, 5, 9});
   run({0.2, 5, 10});

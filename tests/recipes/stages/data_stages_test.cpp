@@ -42,8 +42,7 @@ constexpr int64_t kLimit = 3;  // tokens of a teacher's output
 // A model of the first tokenizer ("model") and one of a second ("foreign").
 class Stages : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
+  Stages() {
     make_tokenizer("other.model", {"one two three four", "five six seven eight", "nine ten eleven"});
     save("model", 1, 8, 48);
     save("foreign", 1, 8, 48, "other.model");
@@ -166,8 +165,7 @@ const std::string kFirstShard = ".shard-000000000-000000003.h5";
 // An encoder-decoder and a decoder-only model, and a corpus for both.
 class TeacherLogitsStage : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
+  TeacherLogitsStage() {
     make_tokenizer("other.model", {"one two three four", "five six seven eight"});
     write_corpus("prompts.h5", {{"prompts", "true"}});
     write_corpus("shorter.h5", {{"prompts", "true"}}, kExamples - 1);

@@ -29,8 +29,7 @@ namespace fs = std::filesystem;
 // A tokenizer, corpora for both kinds of models, a primary of three decoder layers and a small model of one.
 class TandemStages : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
+  TandemStages() {
     write_corpus("prompts.h5", {{"prompts", "true"}});
     save("primary", 3, 16);
     save("small", 1, 8);
@@ -214,8 +213,7 @@ TEST_F(TandemStages, ADrafterOfFeaturesReadsCachedStates) {
 // A target of three decoder layers and a small model of one.
 class SharedEncoderStages : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
+  SharedEncoderStages() {
     save("target", 3, 16);
     save("small", 1, 8);
   }
@@ -295,10 +293,7 @@ TEST_F(SharedEncoderStages, ValidateFindsWhatTheTableAloneShows) {
 // A tokenizer, a corpus, and a target of three decoder layers.
 class ExitStages : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
-    save("target", 3, 16);
-  }
+  ExitStages() { save("target", 3, 16); }
 
   // Stages of two steps, with `more` of their tables.
   toml::table exits(const std::string& more, const std::string& start, const std::string& training = "") const {

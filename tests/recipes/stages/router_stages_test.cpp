@@ -9,6 +9,7 @@
 #include "base/toml.h"
 #include "data/corpus/corpus.h"
 #include "data/router/router_data.h"
+#include "infer/session.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/models/companion.h"
@@ -59,6 +60,18 @@ class RouterStages : public StageTest {
     return toml::table{
         {"data", text(data)}, {"drafter", text(drafter)}, {"hidden", 8}, {"epochs", 3}, {"max_draft", 6}};
   }
+
+  // Tokens sampled at temperature 1 are rejected with the probability that is the soft target: 5 standard errors.
+  static void expect_rejections_as_told(const data::RouterData& data) {
+    double expected = 0, variance = 0, rejected = 0;
+    for (size_t n = 0; n < data.rows().entropy.size(); ++n) {
+      const auto p = static_cast<double>(data.rows().disagreement[n]);
+      expected += p;
+      variance += p * (1 - p);
+      rejected += data.rows().rejected[n];
+    }
+    EXPECT_NEAR(rejected, expected, 5 * std::sqrt(variance));
+  }
 };
 
 TEST_F(RouterStages, CollectAndTrain) {
@@ -90,17 +103,41 @@ TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
   EXPECT_NE(sampled.rows().ids, greedy.rows().ids);
   // The first position of a source is the same text in both.
   EXPECT_EQ(sampled.rows().disagreement.front(), greedy.rows().disagreement.front());
-  // Tokens sampled at temperature 1 are rejected with the probability that is the soft target: 5 standard errors.
-  double expected = 0;
-  double variance = 0;
-  double rejected = 0;
-  for (size_t n = 0; n < sampled.rows().entropy.size(); ++n) {
-    const auto p = static_cast<double>(sampled.rows().disagreement[n]);
-    expected += p;
-    variance += p * (1 - p);
-    rejected += sampled.rows().rejected[n];
+  expect_rejections_as_told(sampled);
+}
+
+// Its embeddings are the target's. In block mode one run has the logits of several positions.
+TEST_F(RouterStages, AFeaturesDrafterHasARouter) {
+  const auto target = model::load_model(folder_ / "target", {.pack = false});
+  for (const bool block : {false, true}) {
+    SCOPED_TRACE(block);
+    const std::string name = block ? "block" : "features";
+    model::save_with_companion(folder_ / name, *model::make_feature_drafter(*target, {.block = block}),
+                               folder_ / "target");
+    toml::table table = collection(name);
+    table.insert("temperature", 1.0);
+    run("router-data", table, "data-" + name);
+    expect_rejections_as_told(data::RouterData(folder_ / ("data-" + name) / "router_data.h5"));
+    run("router", training("data-" + name + "/router_data.h5", name), "trained-" + name);
+    infer::Session session({.target = (folder_ / "target").string(), .drafter = (folder_ / name).string()});
+    const std::vector<std::vector<int64_t>> sources{{5, 9, 1}, {30, 2, 17, 1}};
+    infer::DecodeOptions options{.method = "greedy", .max_new_tokens = 12};
+    const auto greedy = session.generator(options).generate(sources);
+    options.method = "assisted";
+    options.window_rule = "router";
+    options.router = folder_ / ("trained-" + name) / "router";
+    std::vector<int64_t> drafted;
+    for (const double threshold : {0.0, 0.999}) {
+      options.threshold = threshold;
+      drafted.push_back(0);
+      const auto results = session.generator(options).generate(sources);
+      for (size_t i = 0; i < sources.size(); ++i) {
+        EXPECT_EQ(results[i].ids, greedy[i].ids);
+        drafted.back() += results[i].stats.drafted;
+      }
+    }
+    EXPECT_GT(drafted[0], drafted[1]) << "the router ends drafts";
   }
-  EXPECT_NEAR(rejected, expected, 5 * std::sqrt(variance));
 }
 
 TEST_F(RouterStages, CollectOutputsInTheLanguageThatIsAskedFor) {
@@ -131,13 +168,6 @@ TEST_F(RouterStages, FilesOfAnotherDrafterAndDraftersThatAreNoModelsAreRefused) 
   toml::table lookup = collection();
   lookup.insert_or_assign("drafter", "lookup");
   EXPECT_THAT(stage_error(lookup, "router-data"), AllOf(HasSubstr("a model of its own"), HasSubstr("lookup")));
-  const auto target = model::load_model(folder_ / "target", {.pack = false});
-  model::save_with_companion(folder_ / "features", *model::make_feature_drafter(*target), folder_ / "target");
-  for (const std::string kind : {"router-data", "router"}) {
-    toml::table features = kind == "router" ? training("collected/router_data.h5") : collection();
-    features.insert_or_assign("drafter", text("features"));
-    EXPECT_THAT(stage_error(features, kind), HasSubstr("a model of its own")) << kind;
-  }
   EXPECT_FALSE(fs::exists(folder_ / "failing/router"));
 }
 

@@ -74,7 +74,7 @@ class TrainStageTest : public StageTest {
  protected:
   static constexpr int32_t kExamples = 8;
 
-  void SetUp() override {
+  TrainStageTest() {
     make_tokenizer("spiece.model", {"the cat sees the dog", "a dog sees a cat", "the bird sings"});
     tokenizer_ = data::load_tokenizer(path("spiece.model"));
     write_corpus("corpus.h5");

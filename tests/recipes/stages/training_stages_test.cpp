@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 
 class DistillationStages : public TrainStageTest {
  protected:
-  void SetUp() override {
-    TrainStageTest::SetUp();
+  DistillationStages() {
     save("teacher", 2, 16);
     save("student", 1, 8);
   }

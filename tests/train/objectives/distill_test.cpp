@@ -310,8 +310,7 @@ TEST_F(SequenceNormalization, TheLossIsTheSumOfTheSequencesMeans) {
 }
 
 TEST_F(SequenceNormalization, AccumulatedGradientsEqualThoseOfTheLargeBatch) {
-  const MicroBatches parts{{0, 1, 2, 3, 4, 5, 6}, {7}, {8, 9}};
-  const MicroBatches whole{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  const MicroBatches parts{{0, 1, 2, 3, 4, 5, 6}, {7}, {8, 9}}, whole{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}};
   EXPECT_EQ(differences(gradients_of("sequences", parts), gradients_of("sequences", whole), 1e-4), "");
   EXPECT_NE(differences(gradients_of("sequences", whole), gradients_of("tokens", whole), 1e-2), "");
 }

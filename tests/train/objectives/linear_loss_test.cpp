@@ -116,8 +116,7 @@ TEST(LinearLoss, AdditionsOfLowRankLearnBesideAFrozenHeadOrATrainedOne) {
 // Vocabularies so large that positions are cut into blocks, of one term more often than of the other, the last shorter.
 TEST(LinearLoss, BlocksOfTermsAddUp) {
   at::manual_seed(5);
-  const model::HeadWeights large{random_leaf({300'000, kWidth})};
-  const model::HeadWeights small{random_leaf({9, kWidth})};
+  const model::HeadWeights large{random_leaf({300'000, kWidth})}, small{random_leaf({9, kWidth})};
   const model::HeadWeights low_rank{large.weight, random_leaf({2, kWidth}), random_leaf({300'000, 2})};
   expect_by_definition({random_term(70, large, 0.5), random_term(70, small, 1), random_term(70, low_rank, 1)}, 1e-9);
 }
@@ -125,8 +124,7 @@ TEST(LinearLoss, BlocksOfTermsAddUp) {
 // All labels of a batch may be ids that a pruned head lacks.
 TEST(LinearLoss, TermsWithoutPositionsCostNothing) {
   at::manual_seed(9);
-  const model::HeadWeights shared{random_leaf({11, kWidth})};
-  const model::HeadWeights other{random_leaf({7, kWidth})};
+  const model::HeadWeights shared{random_leaf({11, kWidth})}, other{random_leaf({7, kWidth})};
   expect_by_definition({random_term(0, shared, 1), random_term(4, shared, 0.5), random_term(0, other, 1)}, 1e-10);
   together({random_term(0, shared, 1), random_term(0, other, 1)}).backward();
   EXPECT_EQ(largest(shared.weight.grad()), 0);

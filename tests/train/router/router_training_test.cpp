@@ -107,9 +107,7 @@ TEST_F(RouterTraining, TheReportIsAboutPositionsThatChoseNothing) {
   EXPECT_THAT(router_report_text(train_router(data(), drafter(), few).report, "here"), HasSubstr("these too"));
   few.validation_share = 0.5;
   few.test_share = 0.5;
-  Problems problems;
-  validate_options(few, "router", problems);
-  EXPECT_THAT(error_of([&] { problems.throw_if_any(); }), HasSubstr("test_share"));
+  EXPECT_THAT(option_problems(few), HasSubstr("test_share"));
 }
 
 TEST_F(RouterTraining, StopsWhenNothingGetsBetter) {

@@ -38,9 +38,7 @@ TEST(StoredRows, HoldTheLikeliestIdsTheLabelAndTheMassOfTheRest) {
     EXPECT_LT(difference(rows.log_probs.to(at::kDouble).exp(), p.gather(1, rows.ids.to(at::kLong))), 1e-3);
     // The label has a place of its own only where it is none of the k.
     const TeacherBlock block = read_rows(rows, labels, temperature);
-    for (int64_t i = 0; i < 10; ++i) {
-      EXPECT_EQ(block.ids[i][5].item<int64_t>(), i < 5 ? labels[i].item<int64_t>() : -1);
-    }
+    for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(block.ids[i][5].item<int64_t>(), i < 5 ? labels[i].item<int64_t>() : -1);
   }
 }
 
@@ -90,8 +88,7 @@ class TeacherCaches : public testing::Test {
 
   TemporaryDirectory folder_;
   std::optional<data::Corpus> corpus_;
-  model::TransformerModel teacher_{tiny_config(), 5};
-  model::TransformerModel student_{tiny_config(), 6};
+  model::TransformerModel teacher_{tiny_config(), 5}, student_{tiny_config(), 6};
 };
 
 constexpr std::array kDivergences = {"forward_kl", "reverse_kl", "jsd", "tv"};

@@ -135,9 +135,7 @@ TEST_F(HeadTraining, GradientsEqualFiniteDifferences) {
       vary(pair.heads, 5);
       const data::Corpus corpus = corpus_for(config);
       expect_right_gradients(pair.trainable, make_batch(corpus, {0, 1, 2, 3}, pair.trainable.info(), 24));
-      for (const auto& [name, value] : pair.heads.parameters()) {
-        EXPECT_GT(largest(value.grad()), 0) << name;
-      }
+      for (const auto& [name, value] : pair.heads.parameters()) EXPECT_GT(largest(value.grad()), 0) << name;
     }
   }
 }
