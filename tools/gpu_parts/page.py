@@ -67,12 +67,13 @@ def table(measure: str, records: list[Record]) -> str:
 
 
 def tables_of(step: Record) -> list[str]:
-    """The tables of a step; copies, and checks and tests that passed, have a line alone."""
+    """The tables of a step, without copies and layers in turn; checks and tests that passed have a line alone."""
     data = step.get("data", {})
     failed = [suite for suite in data.get("suites", []) if suite["failed"]]
     listed = {"suites": failed} if failed else {}
     for record in data.get("records", []):
-        if record["measure"] != "copy" and record.get("passed") is not True:
+        hidden = record["measure"] == "copy" or (record["measure"] == "linear_rows" and "launch" in record)
+        if not hidden and record.get("passed") is not True:
             listed.setdefault(record["measure"], []).append(record)
     return [table(measure, records) for measure, records in listed.items()]
 
@@ -91,8 +92,7 @@ def passed_lines(step: Record) -> list[str]:
         lines.append(f"{len(checks)} checks passed ({shapes}); logits differ by at most {differences} of the largest.")
     if suites := data.get("suites"):
         tests, failed, skipped = (sum(suite[key] for suite in suites) for key in ("tests", "failed", "skipped"))
-        passed = tests - failed - skipped
-        lines.append(f"Passed: {passed}, skipped: {skipped}, failed: {failed}, in {len(suites)} suites.")
+        lines.append(f"Passed: {tests - failed - skipped}, skipped: {skipped}, failed: {failed}, in {len(suites)} suites.")
     return lines
 
 
