@@ -264,9 +264,9 @@ class SuiteModels {
   std::map<std::string, infer::SharedDrafter> loaded_;  // by name; includes the target
   std::set<std::string> decoding_;                      // names of the models that write texts
   std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<model::Exits>> exits_;  // null: no exits
-  // By directory and drafter.
+  // By directory, model and drafter.
   std::map<std::tuple<std::filesystem::path, std::string, std::string>, std::unique_ptr<model::RouterPredictor>>
-      routers_;  // by directory, model and drafter
+      routers_;
 };
 
 }  // namespace draftsmith::evaluate

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -112,6 +113,17 @@ std::string headline(const TaskResult& task) {
   return lossless + (lossless.empty() || near.empty() ? "" : "; ") + near + ".";
 }
 
+namespace {
+
+// Returns the means that are told behind a task: over the categories of which it is the last.
+std::optional<TaskResult> means_behind(const TaskView& view) {
+  const auto categories = categories_of(view);
+  if (!are_summed_up(categories) || categories.back() != &view.task) return std::nullopt;
+  return mean_task(categories);
+}
+
+}  // namespace
+
 std::vector<std::string> headlines(const Results& results) {
   const auto reported = std::ranges::count_if(results.tasks, [](const TaskResult& task) { return !task.chooses; });
   std::vector<std::string> lines;
@@ -121,8 +133,7 @@ std::vector<std::string> headlines(const Results& results) {
   };
   for (const TaskResult& task : results.tasks) {
     add(task);
-    const auto categories = categories_of({results, task});
-    if (are_summed_up(categories) && categories.back() == &task) add(mean_task(categories));
+    if (const auto mean = means_behind({results, task})) add(*mean);
   }
   return lines;
 }
@@ -255,8 +266,8 @@ std::string report_markdown(const Results& results, const std::string& wall_time
     if ((one == tasks.front() && !summed) || one->chooses) continue;
     add(*one);
     others += error_items({results, *one});
-    const auto categories = categories_of({results, *one});
-    if (are_summed_up(categories) && categories.back() == one && categories != first) add(mean_task(categories));
+    const auto mean = means_behind({results, *one});
+    if (mean && categories_of({results, *one}) != first) add(*mean);
   }
   return others.empty() ? text : text + (summed ? "\nBy task:\n\n" : "\nOther tasks:\n\n") + others;
 }
