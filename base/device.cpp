@@ -214,9 +214,7 @@ Fields<ExecutionOptions> ExecutionOptions::fields() {
 }
 
 c10::Device begin_execution(const ExecutionOptions& execution) {
-  Problems problems;
-  validate_options(execution, "", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<ExecutionOptions>, execution, "");
   set_quiet(execution.quiet);
   const c10::Device device = choose_device(execution.device);
   set_threads(execution.threads);

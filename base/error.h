@@ -63,6 +63,14 @@ class Problems {
   std::vector<Problem> list_;
 };
 
+// Throws a UserError with every problem that check(args..., problems) adds, if there is any.
+template <class Check, class... Args>
+void throw_problems_of(Check check, const Args&... args) {
+  Problems problems;
+  check(args..., problems);
+  problems.throw_if_any();
+}
+
 // Returns the problem that the file at `where` has `found` lines, and not as many as another one.
 Problem other_line_count(std::string where, std::string what, size_t found, size_t expected, const std::string& other,
                          std::string hint = "");

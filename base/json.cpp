@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kUnusable = "has an unusable value";
+
 std::string place(const std::string& source_name, std::string_view text, size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return fmt::format("{}:{}", source_name, 1 + std::count(text.begin(), end, '\n'));
@@ -107,36 +109,37 @@ const json* JsonReader::find(const std::string& key, bool required) {
   return nullptr;
 }
 
-void JsonReader::wrong_type(const std::string& key, const std::string& expected, const json& found) {
-  problems_.add({where_, fmt::format("'{}' has an unusable value", key), expected, brief(found), ""});
+void JsonReader::wrong(const std::string& key, const std::string& what, const std::string& expected) {
+  problems_.add(
+      {where_, fmt::format("'{}' {}", key, what), expected, has(key) ? brief(object_.at(key)) : "nothing", ""});
 }
 
 int64_t JsonReader::get_int(const std::string& key, IntRange range, std::optional<int64_t> fallback) {
   const json* value = find(key, !fallback);
   const std::optional<int64_t> number = value ? integer(*value) : std::nullopt;
   if (number && *number >= range.min && *number <= range.max) return *number;
-  if (value) wrong_type(key, range_text(range), *value);
+  if (value) wrong(key, kUnusable, range_text(range));
   return fallback.value_or(0);
 }
 
 double JsonReader::get_double(const std::string& key, std::optional<double> fallback) {
   const json* value = find(key, !fallback);
   if (value && value->is_number() && std::isfinite(value->get<double>())) return value->get<double>();
-  if (value) wrong_type(key, "a number", *value);
+  if (value) wrong(key, kUnusable, "a number");
   return fallback.value_or(0.0);
 }
 
 bool JsonReader::get_bool(const std::string& key, std::optional<bool> fallback) {
   const json* value = find(key, !fallback);
   if (value && value->is_boolean()) return value->get<bool>();
-  if (value) wrong_type(key, "true or false", *value);
+  if (value) wrong(key, kUnusable, "true or false");
   return fallback.value_or(false);
 }
 
 std::string JsonReader::get_string(const std::string& key, std::optional<std::string> fallback) {
   const json* value = find(key, !fallback);
   if (value && value->is_string()) return value->get<std::string>();
-  if (value) wrong_type(key, "a string", *value);
+  if (value) wrong(key, kUnusable, "a string");
   return fallback.value_or("");
 }
 
@@ -148,7 +151,7 @@ std::vector<int64_t> JsonReader::get_ints(const std::string& key, IntRange range
   for (const json& element : list) {
     const std::optional<int64_t> number = integer(element);
     if (!number || *number < range.min || *number > range.max) {
-      wrong_type(key, range_text(range) + " or a list of them", *value);
+      wrong(key, kUnusable, range_text(range) + " or a list of them");
       return {};
     }
     numbers.push_back(*number);

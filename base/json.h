@@ -45,14 +45,16 @@ class JsonReader {
   std::string get_string(const std::string& key, std::optional<std::string> fallback = std::nullopt);
   // Reads an integer or a list of integers (Hugging Face's eos_token_id may be either); empty if absent.
   std::vector<int64_t> get_ints(const std::string& key, IntRange range = {});
+  // Records a problem with the value of a key.
+  void wrong(const std::string& key, const std::string& what, const std::string& expected);
 
- private:
-  const nlohmann::json* find(const std::string& key, bool required);
-  void wrong_type(const std::string& key, const std::string& expected, const nlohmann::json& found);
-
+ protected:
   const nlohmann::json& object_;
   std::string where_;
   Problems& problems_;
+
+ private:
+  const nlohmann::json* find(const std::string& key, bool required);
 };
 
 // Returns a value as error messages show it: compact, at most `width` characters.

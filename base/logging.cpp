@@ -29,12 +29,6 @@ std::atomic<bool> quiet_log = false;
 std::mutex log_mutex;
 std::function<void(const std::string&)> log_sink = to_stderr;
 
-void write_line(const char* level, fmt::string_view format, fmt::format_args values) {
-  const std::string line = level + fmt::vformat(format, values) + "\n";
-  const std::scoped_lock lock(log_mutex);
-  log_sink(line);
-}
-
 }  // namespace
 
 void set_quiet(bool quiet) {
@@ -48,12 +42,11 @@ void set_log_sink(std::function<void(const std::string& line)> sink) {
 
 namespace logging_detail {
 
-void write_info(fmt::string_view format, fmt::format_args values) {
-  if (!quiet_log) write_line("", format, values);
-}
-
-void write_warning(fmt::string_view format, fmt::format_args values) {
-  write_line("warning: ", format, values);
+void write_line(const char* level, fmt::string_view format, fmt::format_args values) {
+  if (quiet_log && *level == '\0') return;  // a message, no warning
+  const std::string line = level + fmt::vformat(format, values) + "\n";
+  const std::scoped_lock lock(log_mutex);
+  log_sink(line);
 }
 
 void write_warning_once(fmt::string_view format, fmt::format_args values) {

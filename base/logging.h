@@ -21,19 +21,18 @@ void set_quiet(bool quiet);
 void set_log_sink(std::function<void(const std::string& line)> sink);
 
 namespace logging_detail {
-void write_info(fmt::string_view format, fmt::format_args values);
-void write_warning(fmt::string_view format, fmt::format_args values);
+void write_line(const char* level, fmt::string_view format, fmt::format_args values);
 void write_warning_once(fmt::string_view format, fmt::format_args values);
 }  // namespace logging_detail
 
 // Write a line; that of a warning begins with "warning: ". Any thread.
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  logging_detail::write_info(format, fmt::make_format_args(args...));
+  logging_detail::write_line("", format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  logging_detail::write_warning(format, fmt::make_format_args(args...));
+  logging_detail::write_line("warning: ", format, fmt::make_format_args(args...));
 }
 // Warns unless this process has written the same line: of what is read many times.
 template <class... Args>

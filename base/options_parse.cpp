@@ -200,8 +200,7 @@ void parse_field(const Field& field, const toml::node& node, const std::string& 
 
 void report_unknown_keys(const FieldList& fields, const toml::table& table, const std::string& path,
                          Problems& problems) {
-  std::vector<std::string> names;
-  for (const Field& field : fields.all()) names.push_back(field.name);
+  const std::vector<std::string> names = from_each(fields.all(), &Field::name);
   for (const auto& [key, value] : table) {
     const std::string name(key.str());
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;

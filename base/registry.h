@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/util.h"
 
 namespace draftsmith {
 
@@ -27,9 +28,7 @@ class Registry {
 
   // Returns all names in the order of the list, for Choices and messages.
   std::vector<std::string> names() const {
-    std::vector<std::string> list;
-    for (const Entry& entry : entries_) list.emplace_back(entry.name);
-    return list;
+    return from_each(entries_, [](const Entry& entry) { return std::string(entry.name); });
   }
 
   // Returns the entry of that name, or nullptr.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/utf8.h"
+#include "base/util.h"
 
 namespace draftsmith {
 namespace {
@@ -17,11 +18,6 @@ std::string padded(const std::string& text, size_t width, Align align) {
   const size_t used = display_width(text);
   const std::string blanks(width > used ? width - used : 0, ' ');
   return align == Align::kLeft ? text + blanks : blanks + text;
-}
-
-std::string without_trailing_blanks(std::string line) {
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line;
 }
 
 // Returns the position of the last '.' before `end` that is not a decimal point, or npos.
@@ -90,12 +86,6 @@ void Table::drop_empty_columns() {
   }
 }
 
-std::vector<std::string> Table::headers() const {
-  std::vector<std::string> headers;
-  for (const Column& column : columns_) headers.push_back(column.header);
-  return headers;
-}
-
 std::vector<size_t> Table::widths(size_t max_width) const {
   std::vector<size_t> widths;
   for (const Column& column : columns_) widths.push_back(display_width(column.header));
@@ -133,13 +123,13 @@ std::string Table::text(size_t max_width) const {
         if (i > 0) line += std::string(kGap, ' ');
         line += padded(row < pieces[i].size() ? pieces[i][row] : "", column_widths[i], columns_[i].align);
       }
-      text += without_trailing_blanks(line) + "\n";
+      text += line.erase(line.find_last_not_of(' ') + 1) + "\n";
     }
     return text;
   };
   const size_t width = std::accumulate(column_widths.begin(), column_widths.end(), kGap * (column_widths.size() - 1));
   const std::string rule = std::string(width, '-') + "\n";
-  std::string text = lines(headers()) + rule;
+  std::string text = lines(from_each(columns_, &Column::header)) + rule;
   for (const auto& row : rows_) text += row.empty() ? rule : lines(row);
   return text;
 }
@@ -186,7 +176,7 @@ std::string Table::html() const {
 }
 
 std::string Table::csv() const {
-  std::string csv = csv_line(headers());
+  std::string csv = csv_line(from_each(columns_, &Column::header));
   for (const auto& row : rows_) {
     if (!row.empty()) csv += csv_line(row);
   }
@@ -194,7 +184,7 @@ std::string Table::csv() const {
 }
 
 std::string Table::markdown() const {
-  std::string text = markdown_line(headers()) + "|";
+  std::string text = markdown_line(from_each(columns_, &Column::header)) + "|";
   for (const Column& column : columns_) text += column.align == Align::kLeft ? ":---|" : "---:|";
   text += "\n";
   for (const auto& row : rows_) {

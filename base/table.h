@@ -38,7 +38,6 @@ class Table {
   std::string markdown() const;
 
  private:
-  std::vector<std::string> headers() const;
   std::vector<size_t> widths(size_t max_width) const;
 
   std::vector<Column> columns_;

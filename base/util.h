@@ -7,8 +7,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 // Compiles a function for several vector widths, of which the processor takes the widest. DRAFTSMITH_AVX2: no AVX-512.
@@ -49,6 +53,23 @@ std::optional<T> parse_whole(std::string_view text) {
 template <class T>
 void add_new(std::vector<T>& values, const T& value) {
   if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+// Keeps the values of the given rows, in the given order. No row may be given twice, unless values are numbers.
+template <class T>
+void keep_rows(std::vector<T>& values, std::span<const int64_t> rows) {
+  std::vector<T> kept;
+  kept.reserve(rows.size());
+  for (const int64_t row : rows) kept.push_back(std::move(values.at(static_cast<size_t>(row))));
+  values = std::move(kept);
+}
+
+// Returns what a function or a member gives for each value.
+template <class Values, class Given>
+auto from_each(const Values& values, Given given) {
+  std::vector<std::decay_t<std::invoke_result_t<Given&, decltype(*values.begin())>>> all;
+  for (const auto& value : values) all.push_back(std::invoke(given, value));
+  return all;
 }
 
 // One visitor of a std::variant from a function for each of its types.

@@ -58,12 +58,6 @@ std::string products(const std::filesystem::path& directory) {
   return text.empty() ? fmt::format("    {}\n", directory.string()) : text;
 }
 
-// Returns the results table of a finished evaluation, whose stage was skipped; empty without results.
-std::string finished_table(const std::filesystem::path& directory) {
-  const auto file = directory / "results.json";
-  return std::filesystem::exists(file) ? evaluate::results_table(evaluate::load_results(file)) : "";
-}
-
 int run_train(const TrainFlags& flags) {
   const auto launch = find_launch();
   recipes::Execution execution = launch ? for_launch(flags.execution, *launch) : flags.execution;
@@ -81,8 +75,10 @@ int run_train(const TrainFlags& flags) {
   const auto results = recipes::run_recipe(
       recipe, {.work = flags.work, .until = flags.until, .fresh = flags.fresh, .execution = execution});
   if (!world.leads()) return 0;
-  for (const auto& result : results) {
-    if (result.skipped) std::cout << finished_table(result.directory);
+  for (const auto& result : results) {  // of finished evaluations, whose stages were skipped
+    const auto file = result.directory / "results.json";
+    if (!result.skipped || !std::filesystem::exists(file)) continue;
+    std::cout << evaluate::results_table(evaluate::load_results(file));
   }
   std::cout << "\nResults:\n";
   for (const auto& result : results) {

@@ -172,9 +172,7 @@ struct Generator::Impl {
   std::shared_ptr<const std::vector<std::string>> stops;  // null: none
 
   Impl(GenerationModels given, DecodeOptions wanted) : models(std::move(given)), options(std::move(wanted)) {
-    Problems problems;
-    validate_options(options, "decoding", problems);
-    problems.throw_if_any();
+    throw_problems_of(validate_options<DecodeOptions>, options, "decoding");
     if (options.drafts_inside()) models.drafter = exit_drafter(exit_layer_of(options, models.exits));
     generation = generation_settings(models, options);
     settings = decode_settings(models, options, generation);
@@ -186,10 +184,9 @@ struct Generator::Impl {
 
   void use(DraftParts given) {
     parts = std::move(given);
-    Problems problems;
-    validate_parts({parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits()},
-                   settings.warping.temperature, problems);
-    problems.throw_if_any();
+    throw_problems_of(validate_parts,
+                      PartTraits{parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits()},
+                      settings.warping.temperature);
   }
 
   Row make_row(const GenerateCall& work, size_t line, int64_t sample) const {

@@ -167,9 +167,8 @@ void require_scoring_metric(const std::string& name) {
 }
 
 ScoreReport score_texts(const Metric& metric, const ScoredTexts& texts, const ResamplingOptions& resampling) {
-  std::vector<std::vector<std::string>> streams;
-  for (const auto& stream : texts.references) streams.push_back(scored_lines(metric, stream));
-  const References references = references_from_streams(streams);
+  const References references = references_from_streams(
+      from_each(texts.references, [&](const auto& stream) { return scored_lines(metric, stream); }));
   const auto statistics_of = [&](const std::vector<std::string>& lines) {
     return metric.statistics({.hypotheses = lines, .references = references, .sources = texts.sources});
   };

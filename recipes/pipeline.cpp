@@ -227,8 +227,7 @@ bool finish_stage(const RecipeStage& stage, Done done, const PipelineOptions& op
 
 size_t stages_to_run(const Recipe& recipe, const std::string& until) {
   if (until.empty()) return recipe.stages.size();
-  std::vector<std::string> names;
-  for (const RecipeStage& stage : recipe.stages) names.push_back(stage.name);
+  const std::vector<std::string> names = from_each(recipe.stages, &RecipeStage::name);
   const auto found = std::find(names.begin(), names.end(), until);
   if (found != names.end()) return static_cast<size_t>(found - names.begin()) + 1;
   throw UserError(unknown_name("stage", until, names, "--until"));

@@ -179,9 +179,7 @@ void check_reference(const std::string& text, const std::string& where, const st
   const std::string target = text.substr(1, text.find('/') - 1);
   const bool known = std::any_of(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == target; });
   if (!known) {
-    std::vector<std::string> names;
-    for (const RecipeStage& s : earlier) names.push_back(s.name);
-    const std::string near = nearest(target, names);
+    const std::string near = nearest(target, from_each(earlier, &RecipeStage::name));
     problems.add({.where = where,
                   .what = "reference to a stage that does not come before this one",
                   .expected = "@stage/path with a stage listed above",

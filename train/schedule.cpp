@@ -105,9 +105,7 @@ Fields<ScheduleOptions> ScheduleOptions::fields() {
 
 Schedule::Schedule(const ScheduleOptions& options, const Period& run, const PeriodScale& scale)
     : options_(options), run_(run) {
-  Problems problems;
-  validate_options(options, "schedule", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<ScheduleOptions>, options, "schedule");
   if (options.warmup.empty()) return;
   warmup_ = parse_period(options.warmup, "schedule.warmup");
   warmup_share_ = in_steps(*warmup_, run_, scale) / in_steps(run_, run_, scale);

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "base/util.h"
 #include "data/corpus/batches.h"
 #include "train/objectives/objective.h"
 #include "train/optimizers/optimizer.h"
@@ -204,16 +205,12 @@ struct TrainingRun {
     const std::string told = world.from_leader("restoring the run", nlohmann::json(state).dump());
     state = nlohmann::json::parse(told).get<TrainingState>();
     share_weights();
-    std::vector<at::Tensor> tensors;
-    for (const auto& [name, tensor] : optimizer->state()) tensors.push_back(tensor);
-    world.broadcast(tensors);
+    world.broadcast(from_each(optimizer->state(), [](const auto& entry) { return entry.second; }));
     optimizer->set_steps(state.step);
   }
 
   void share_weights() {
-    std::vector<at::Tensor> values;
-    for (const auto& [name, value] : inputs.trainable.parameters()) values.push_back(value);
-    world.broadcast(values);
+    world.broadcast(from_each(inputs.trainable.parameters(), [](const auto& entry) { return entry.second; }));
   }
 
   StepSettings step_settings() {

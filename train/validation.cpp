@@ -197,8 +197,7 @@ DraftMeasures measure_drafts(const TrainableModel& trained, const ValidationInpu
   const model::StatesFreed drafter_freed(*models.drafter->model());
   const auto sources = sources_of(inputs, options.draft_examples);
   const auto results = decoded(models, decoding, sources);
-  std::vector<std::vector<int64_t>> outputs;
-  for (const infer::GenerationResult& result : results) outputs.push_back(result.ids);
+  const std::vector<std::vector<int64_t>> outputs = from_each(results, &infer::GenerationResult::ids);
   const infer::ForcedAlpha forced = models.drafter->forced_alpha(
       models.draft_target(), {sources, outputs}, {.temperature = options.draft_temperature}, writers.block);
   const infer::DecodeStats stats = infer::total(results);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/random.h"
+#include "base/util.h"
 
 namespace draftsmith::data {
 namespace {
@@ -121,9 +122,7 @@ std::vector<std::vector<int64_t>> BatchOrder::of_range(int64_t first, int64_t la
   batches_.clear();
   built_epoch_ = -1;
   add_window(0, order_.size());
-  std::vector<std::vector<int64_t>> batches;
-  for (const Piece& piece : batches_) batches.push_back(examples_of(piece));
-  return batches;
+  return from_each(batches_, [&](const Piece& piece) { return examples_of(piece); });
 }
 
 std::vector<int64_t> BatchOrder::examples_of(const Piece& piece) const {

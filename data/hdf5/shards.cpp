@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/util.h"
 
 namespace draftsmith::data {
 namespace {
@@ -95,9 +96,7 @@ std::vector<ShardRange> Shards::missing(int64_t most) const {
 
 std::vector<std::filesystem::path> Shards::parts() const {
   if (merged_) return {file_};
-  std::vector<std::filesystem::path> files;
-  for (const ShardRange& range : shards_) files.push_back(place(range));
-  return files;
+  return from_each(shards_, [&](const ShardRange& range) { return place(range); });
 }
 
 std::filesystem::path Shards::place(const ShardRange& range) const {

@@ -196,9 +196,7 @@ void write_teacher_cache(const std::filesystem::path& file, const TeacherCacheIn
   }
   Hdf5Writer output(file);
   const auto write = [&]<class T>(const char* name, std::span<const T> TeacherRows::*rows_of, int64_t columns = 0) {
-    std::vector<std::span<const T>> pieces;
-    for (const TeacherRows& rows : examples) pieces.push_back(rows.*rows_of);
-    output.write_array(name, pieces, columns);
+    output.write_array(name, from_each(examples, rows_of), columns);
   };
   if (!info.whole()) {
     write("/teacher/ids", &TeacherRows::ids, info.k);

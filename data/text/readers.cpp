@@ -85,9 +85,7 @@ Fields<TextPolicies> TextPolicies::fields() {
 ExampleStream::ExampleStream(const std::vector<std::filesystem::path>& files, const TextPolicies& policies,
                              Format format, const std::filesystem::path& also)
     : policies_(policies), format_(std::move(format)), files_(files) {
-  Problems problems;
-  validate_options(policies, "text policies", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<TextPolicies>, policies, "text policies");
   for (const std::filesystem::path& file : files) lines_.emplace_back(file);
   if (!also.empty()) files_.push_back(also);
 }

@@ -118,8 +118,7 @@ int32_t language_id(const LanguageTokens& tokens, const std::string& language, c
                     const fs::path& where) {
   if (const auto found = tokens.ids.find(language); found != tokens.ids.end()) return found->second;
   constexpr size_t kShown = 12;
-  std::vector<std::string> known;
-  for (const auto& entry : tokens.ids) known.push_back(entry.first);
+  std::vector<std::string> known = from_each(tokens.ids, [](const auto& entry) { return entry.first; });
   const std::string near = nearest(language, known);
   const size_t count = known.size();
   known.resize(std::min(count, kShown));

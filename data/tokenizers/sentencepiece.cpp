@@ -436,9 +436,7 @@ Fields<TokenizerOptions> TokenizerOptions::fields() {
 
 TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, const TokenizerOptions& options,
                                         const std::filesystem::path& file) {
-  Problems problems;
-  validate_options(options, "tokenizer", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<TokenizerOptions>, options, "tokenizer");
   TokenizerTrainingReport report;
   const std::vector<std::string> lines = sample_lines(all, options, report);
   if (lines.empty()) {

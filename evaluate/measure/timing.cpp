@@ -79,17 +79,13 @@ std::vector<size_t> typical_lines(const SettingRecords& greedy) {
 infer::StepCosts median_costs(std::span<const infer::StepCosts> measured) {
   if (measured.empty()) throw std::logic_error("median of no step times");
   infer::StepCosts costs;
-  std::vector<double> draft;
-  for (const infer::StepCosts& one : measured) draft.push_back(one.draft);
-  costs.draft = median(draft);
+  costs.draft = median(from_each(measured, &infer::StepCosts::draft));
   const auto medians = [&](std::vector<double> infer::StepCosts::*times) {
     std::vector<double> all;
     size_t size = (measured.front().*times).size();  // less where a setting with a longer window has failed since
     for (const infer::StepCosts& one : measured) size = std::min(size, (one.*times).size());
     for (size_t i = 0; i < size; ++i) {
-      std::vector<double> one;
-      for (const infer::StepCosts& costs_of_line : measured) one.push_back((costs_of_line.*times).at(i));
-      all.push_back(median(one));
+      all.push_back(median(from_each(measured, [&](const auto& one) { return (one.*times).at(i); })));
     }
     return all;
   };

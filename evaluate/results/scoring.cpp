@@ -101,8 +101,7 @@ std::optional<std::string> metric_warning(const MeasuredTask& measured) {
   const auto metric = task_metric(*measured.task);
   const auto lines = measured.hypotheses.find(measured.settings.front().label);
   if (lines == measured.hypotheses.end() || !measured.task->metric.scored()) return std::nullopt;
-  std::vector<std::string> texts;
-  for (const std::string& line : lines->second) texts.push_back(metric->text_of(line));
+  const auto texts = from_each(lines->second, [&](const std::string& line) { return metric->text_of(line); });
   const std::string warning = metric->warning({.hypotheses = texts, .references = measured.data.references});
   if (warning.empty()) return std::nullopt;
   log_warning_once("task {}: {}", measured.task->name, warning);
@@ -132,8 +131,7 @@ EngagementResult measure_engagement(const EngagementTable& table, const Measured
       std::span(task.prompts)
           .first(static_cast<size_t>(table.lines > 0 ? std::min(table.lines, task.lines()) : task.lines()));
   const auto statistics = [&](std::span<const std::string> lines) {
-    std::vector<std::string> texts;
-    for (const std::string& line : lines) texts.push_back(metric->text_of(line));
+    const auto texts = from_each(lines, [&](const std::string& line) { return metric->text_of(line); });
     return statistics_of(*metric, texts, task.data);
   };
   const metrics::LineStatistics large = statistics(std::span(task.hypotheses.at(kGreedyLabel)).first(prompts.size()));

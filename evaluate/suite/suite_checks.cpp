@@ -121,9 +121,7 @@ void check_grid(const SettingGrid& grid, const std::vector<Setting>& settings,
 
 template <typename Items>
 std::vector<std::string> names_of(const Items& items) {
-  std::vector<std::string> names;
-  for (const auto& item : items) names.push_back(item.name);
-  return names;
+  return from_each(items, [](const auto& item) { return item.name; });
 }
 
 void check_unique(const std::vector<std::string>& names, const std::string& where, Problems& problems,
@@ -144,9 +142,8 @@ void check_known(const std::string& subject, const std::string& name, const std:
 
 void check_tasks(const std::vector<std::string>& tasks, const std::string& where, Problems& problems) {
   if (tasks.empty()) problems.add({where, "a suite needs a task", "at least one [[task]]", "none", ""});
-  std::vector<std::string> files;
-  for (const auto& task : tasks) files.push_back(file_safe(task));
-  check_unique(files, where, problems, "tasks name files, where all but letters, digits, '.', '-' and '_' becomes '_'");
+  check_unique(from_each(tasks, file_safe), where, problems,
+               "tasks name files, where all but letters, digits, '.', '-' and '_' becomes '_'");
 }
 
 void check_drafters(const std::vector<std::string>& drafters, const std::string& where, Problems& problems) {

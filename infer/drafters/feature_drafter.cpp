@@ -69,13 +69,12 @@ class FeatureDrafter : public Drafter {
 // Returns a row's last token among [B,L,D]: [B,1,D].
 at::Tensor last_of(const at::Tensor& hidden, const std::vector<int64_t>& counts) {
   if (hidden.size(1) == 1) return hidden;
-  std::vector<int64_t> last;
-  for (const int64_t count : counts) last.push_back(std::max<int64_t>(0, count - 1));
+  const auto last = from_each(counts, [](int64_t count) { return std::max<int64_t>(0, count - 1); });
   const at::Tensor index = to_device(last, {std::ssize(last), 1, 1}, hidden.device());
   return hidden.gather(1, index.expand({-1, 1, hidden.size(2)}));
 }
 
-at::Tensor selected(const at::Tensor& tensor, const std::vector<int64_t>& rows) {
+at::Tensor selected(const at::Tensor& tensor, std::span<const int64_t> rows) {
   if (!tensor.defined()) return tensor;
   return tensor.index_select(0, to_device(rows, {std::ssize(rows)}, tensor.device()));
 }
@@ -137,8 +136,7 @@ FeatureDrafter::Inputs FeatureDrafter::inputs_of(std::span<const Row> rows, cons
     tokens.push_back(count == 0 ? std::span<const int64_t>() : all.subspan(static_cast<size_t>(from[b]), count));
   }
   inputs.tokens = padded(tokens, model_.info().pad, model_.info().device);  // [B,L]
-  std::vector<at::Tensor> layers;
-  for (const at::Tensor& layer : hidden) layers.push_back(layer.narrow(1, 0, width));
+  const auto layers = from_each(hidden, [&](const at::Tensor& layer) { return layer.narrow(1, 0, width); });
   inputs.states = layers.empty() ? at::zeros({std::ssize(rows), width, model_.config().width},
                                              at::TensorOptions(model_.info().dtype).device(model_.info().device))
                                  : model_.project_features(layers);  // [B,L,D]
@@ -260,13 +258,9 @@ void FeatureDrafter::observe(const DraftObservation& observation) {
 
 void FeatureDrafter::select_rows(std::span<const int64_t> rows) {
   state_->select_rows(rows);
-  const std::vector<int64_t> kept(rows.begin(), rows.end());
-  unread_.tokens = selected(unread_.tokens, kept);
-  unread_.states = selected(unread_.states, kept);
-  std::vector<int64_t> counts;
-  if (unread_.counts.empty()) return;
-  for (const int64_t row : kept) counts.push_back(unread_.counts[static_cast<size_t>(row)]);
-  unread_.counts = std::move(counts);
+  unread_.tokens = selected(unread_.tokens, rows);
+  unread_.states = selected(unread_.states, rows);
+  if (!unread_.counts.empty()) keep_rows(unread_.counts, rows);
 }
 
 class LoadedFeatures final : public LoadedStateReader {

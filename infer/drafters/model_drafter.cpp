@@ -123,10 +123,7 @@ StepTokens ModelDrafter::step_tokens(const DraftRequest& request, size_t row) co
 }
 
 void ModelDrafter::observe(const DraftObservation& observation) {
-  std::vector<int64_t> lengths;
-  lengths.reserve(observation.rows.size());
-  for (const Row& row : observation.rows) lengths.push_back(row.length() - 1);
-  state_->rollback(lengths);
+  state_->rollback(from_each(observation.rows, [](const Row& row) { return row.length() - 1; }));
 }
 
 void ModelDrafter::select_rows(std::span<const int64_t> rows) {
@@ -150,8 +147,6 @@ ReadingDrafter::ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter,
   owned_tokenizer_ = data::load_tokenizer(directory_);
   tokenizer_ = owned_tokenizer_.get();
 }
-
-ReadingDrafter::~ReadingDrafter() = default;
 
 void ReadingDrafter::check(const DraftTarget& target, Problems& problems) const {
   const auto* owner = dynamic_cast<const model::TransformerModel*>(&target.model);

@@ -65,7 +65,6 @@ class ReadingDrafter : public LoadedDrafter {
   // must be as large as the target's.
   ReadingDrafter(std::shared_ptr<model::TransformerModel> drafter, const data::Tokenizer* tokenizer,
                  std::filesystem::path directory);
-  ~ReadingDrafter() override;
 
   std::string name() const override { return drafter_->info().name; }
   std::filesystem::path path() const override { return directory_; }

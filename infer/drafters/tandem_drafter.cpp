@@ -157,9 +157,7 @@ class ForcedReader {
   void add_block(int64_t width, AlphaSums& sums) {
     const std::vector<int64_t> valid = forcing_.valid(width);
     const model::StepOutput target = forcing_.next_output(width);
-    std::vector<int64_t> first;
-    for (const Row& row : rows_) first.push_back(row.emitted());
-    sums.add({target.logits, draft(valid, width)}, labels_of(outputs_, first, valid, width));
+    sums.add({target.logits, draft(valid, width)}, labels_of(outputs_, from_each(rows_, &Row::emitted), valid, width));
     std::vector<int64_t> base;
     for (size_t b = 0; b < rows_.size(); ++b) {
       Row& row = rows_[b];

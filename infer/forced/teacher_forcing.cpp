@@ -76,9 +76,8 @@ int64_t TeacherForcing::positions_at_once() const {
 }
 
 std::vector<int64_t> TeacherForcing::valid(int64_t positions) const {
-  std::vector<int64_t> valid;
-  for (const auto& input : inputs_) valid.push_back(std::clamp<int64_t>(std::ssize(input) - done_, 0, positions));
-  return valid;
+  return from_each(inputs_,
+                   [&](const auto& input) { return std::clamp<int64_t>(std::ssize(input) - done_, 0, positions); });
 }
 
 model::StepOutput TeacherForcing::next_output(int64_t positions) {

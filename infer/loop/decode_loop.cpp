@@ -267,7 +267,7 @@ class DecodeLoop {
         for (Row& row : batch.rows) row.random.begin_round(row.emitted());
       }
       Draft draft = drafting_.draft(batch);
-      const std::vector<int64_t> base = lengths_of(batch.rows);
+      const std::vector<int64_t> base = from_each(batch.rows, &Row::length);
       if (commits_ends_) commit_ends(batch, draft, timer);
       if (!std::ranges::all_of(batch.rows, &Row::finished)) run_target(batch, draft, base, timer);
       drafting_.remove_finished(batch);
@@ -304,9 +304,8 @@ class DecodeLoop {
 
     timer.enter(Phase::kOther);
     commit_judgement(batch, draft, judgement, parts_, settings_.eos);
-    std::vector<int64_t> processed;  // tokens that stay in the target's state
-    for (const Row& row : batch.rows) processed.push_back(row.length() - 1);
-    batch.state->rollback(processed);
+    // All tokens but the last one stay in the target's state.
+    batch.state->rollback(from_each(batch.rows, [](const Row& row) { return row.length() - 1; }));
     batch.share_time(timer);
 
     timer.enter(Phase::kDraft);

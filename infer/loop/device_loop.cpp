@@ -86,9 +86,7 @@ bool DeviceLoop::begin_steps(const RowBatch& batch) {
 void DeviceLoop::run(RowBatch& batch, PhaseTimer& timer) {
   flights_.clear();  // of a batch that an error ended
   if (drafts()) parts_->window->begin(batch.rows);
-  std::vector<int64_t> drafted;
-  for (const Row& row : batch.rows) drafted.push_back(row.length() - 1);
-  begin(batch, drafted);
+  begin(batch, from_each(batch.rows, [](const Row& row) { return row.length() - 1; }));
   while (batch.goes_on()) {
     launch(batch, timer);
     if (flights_.size() > kRoundsAhead) land(batch);

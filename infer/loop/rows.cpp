@@ -47,12 +47,6 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
   return row;
 }
 
-std::vector<int64_t> lengths_of(std::span<const Row> rows) {
-  std::vector<int64_t> lengths;
-  for (const Row& row : rows) lengths.push_back(row.length());
-  return lengths;
-}
-
 at::Tensor uniforms(std::span<const Row> rows, Draw use, int64_t first, int64_t count, at::Device device) {
   auto values = host_empty({static_cast<int64_t>(rows.size()), count}, at::kDouble);
   double* out = values.mutable_data_ptr<double>();

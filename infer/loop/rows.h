@@ -18,6 +18,7 @@
 #include "base/aten.h"
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/util.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/loop/decode_stats.h"
 #include "infer/sampling/sampling.h"
@@ -111,9 +112,6 @@ Row row_before_output(const std::vector<int64_t>& source, bool encoder_decoder, 
 // whether the row is finished. A row that fails is finished by a call without tokens.
 using OnTokens = std::function<void(size_t output, std::span<const int64_t> tokens, bool finished)>;
 
-// Returns each row's number of tokens.
-std::vector<int64_t> lengths_of(std::span<const Row> rows);
-
 // The next four return without waiting for a GPU to have its copy.
 
 // Returns uniform random numbers, fp64 [B,count], for the new tokens from index emitted() + first on, on `device`.
@@ -134,15 +132,6 @@ std::vector<int64_t> to_host(const at::Tensor& tensor);
 // Returns whether one of a batch's flags is set.
 inline bool any(const std::vector<int64_t>& flags) {
   return std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag != 0; });
-}
-
-// Keeps the values of the given rows, in the given order. No row may be given twice.
-template <class T>
-void keep_rows(std::vector<T>& values, std::span<const int64_t> rows) {
-  std::vector<T> kept;
-  kept.reserve(rows.size());
-  for (const int64_t row : rows) kept.push_back(std::move(values[static_cast<size_t>(row)]));
-  values = std::move(kept);
 }
 
 // The rows that are decoded together, with the target's state.

@@ -83,7 +83,7 @@ class StandaloneLoop {
       draft.fail_rows(batch.rows);
 
       timer.enter(Phase::kOther);
-      const std::vector<int64_t> base = lengths_of(batch.rows);
+      const std::vector<int64_t> base = from_each(batch.rows, &Row::length);
       for (size_t b = 0; b < batch.rows.size(); ++b) {
         if (!batch.rows[b].finished) keep_draft(batch.rows[b], draft.on_host[b]);
       }

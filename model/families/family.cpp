@@ -14,9 +14,6 @@
 
 namespace draftsmith::model {
 
-ConfigReader::ConfigReader(const nlohmann::json& object, std::string where, Problems& problems)
-    : JsonReader(object, where, problems), object_(object), where_(std::move(where)), problems_(problems) {}
-
 double ConfigReader::number(const std::string& key, double fallback, double least, double most) {
   const double value = get_double(key, fallback);
   if (value < least || value > most) {
@@ -24,10 +21,6 @@ double ConfigReader::number(const std::string& key, double fallback, double leas
     return fallback;
   }
   return value;
-}
-
-void ConfigReader::wrong(const std::string& key, const std::string& what, const std::string& expected) {
-  problems_.add({where_, fmt::format("'{}' {}", key, what), expected, has(key) ? brief(at(key)) : "nothing", ""});
 }
 
 bool ConfigKeys::read_or_write(const std::string& key, const nlohmann::ordered_json& value,
@@ -184,10 +177,9 @@ at::Tensor join_parameters(const std::vector<at::Tensor>& parameters, const Stor
   if (where.join == Join::kBlocks) {
     joined = at::cat(parameters);
   } else if (where.join == Join::kHeads) {
-    std::vector<at::Tensor> by_head;
-    for (const at::Tensor& parameter : parameters) {
-      by_head.push_back(parameter.unflatten(0, {heads, parameter.size(0) / heads}));
-    }
+    const auto by_head = from_each(parameters, [&](const at::Tensor& parameter) {
+      return parameter.unflatten(0, {heads, parameter.size(0) / heads});
+    });
     joined = at::stack(by_head, 1).flatten(0, 2);
   }
   return where.transposed && joined.dim() == 2 ? joined.t() : joined;
@@ -252,16 +244,6 @@ void decoder_only_keys(ConfigKeys& keys, TransformerConfig& config, const Decode
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_width));
 }
 
-namespace {
-
-std::vector<std::string> known_architectures() {
-  std::vector<std::string> names;
-  for (const Family& family : families()) names.push_back(family.architecture);
-  return names;
-}
-
-}  // namespace
-
 const Registry<Family>& families() {
   static const Registry<Family> kFamilies("model family", [] {
     std::vector<Family> all = t5_families();
@@ -291,7 +273,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
       const std::vector<std::string>& others = family.other_architectures;
       if (family.architecture == architecture || std::ranges::find(others, architecture) != others.end()) return family;
     }
-    throw unsupported("architectures", "model architecture", architecture, known_architectures());
+    throw unsupported("architectures", "model architecture", architecture,
+                      from_each(families(), &Family::architecture));
   }
   if (const auto type = config_json.find("model_type"); type != config_json.end() && type->is_string()) {
     if (const Family* family = families().find(type->get<std::string>())) return *family;
@@ -299,7 +282,8 @@ const Family& family_of(const nlohmann::json& config_json, const std::string& wh
   }
   throw UserError({.where = where,
                    .what = "does not name the model's architecture",
-                   .expected = fmt::format("\"architectures\": [one of {}]", fmt::join(known_architectures(), ", ")),
+                   .expected = fmt::format("\"architectures\": [one of {}]",
+                                           fmt::join(from_each(families(), &Family::architecture), ", ")),
                    .found = "neither architectures nor model_type",
                    .hint = "is this the config.json of a Hugging Face model?"});
 }

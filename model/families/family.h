@@ -27,8 +27,7 @@ namespace draftsmith::model {
 // model directories.
 class ConfigReader : public JsonReader {
  public:
-  // `object` and `problems` must outlive the reader.
-  ConfigReader(const nlohmann::json& object, std::string where, Problems& problems);
+  using JsonReader::JsonReader;
 
   // Returns the value of a key that has() found.
   const nlohmann::json& at(const std::string& key) const { return object_.at(key); }
@@ -36,15 +35,8 @@ class ConfigReader : public JsonReader {
   bool says_null(const std::string& key) const { return object_.contains(key) && object_.at(key).is_null(); }
   // Returns a number in [least, most]; the fallback if absent or null.
   double number(const std::string& key, double fallback, double least, double most);
-  // Records a problem with the value of a key.
-  void wrong(const std::string& key, const std::string& what, const std::string& expected);
   const std::string& where() const { return where_; }
   Problems& problems() { return problems_; }
-
- private:
-  const nlohmann::json& object_;
-  std::string where_;
-  Problems& problems_;
 };
 
 // Ids of tokens, of which files may name others than the vocabulary has: those never occur.

@@ -51,9 +51,7 @@ std::string config_hash(const fs::path& directory, const CompanionRole* role) {
   if (object != config.end() && object->contains(role->role) && object->at(role->role).is_object()) {
     object->at(role->role).erase("path");
   }
-  Sha256 hash;
-  hash.update(config.dump());
-  return hash.hex_digest();
+  return sha256(config.dump());
 }
 
 }  // namespace

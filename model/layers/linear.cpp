@@ -134,6 +134,7 @@ const at::Tensor& Linear::plain_weight() const {
 }
 
 void Linear::pack(WeightArena& arena, PostOp then, at::TensorList parts) {
+  if (!weight_.defined()) return;
   const at::NoGradGuard no_grad;
   const bool only_packed = arena.only_packed().has_value();
   const at::ScalarType type = arena.only_packed().value_or(weight_.scalar_type());
@@ -227,9 +228,7 @@ std::optional<FeedForwardWeightsView> FeedForward::packed_view() const {
 
 void FeedForward::pack(WeightArena& arena) {
   const bool gated = gate_.weight().defined();
-  if (gated) {
-    gate_.pack(arena, activation_);
-  }
+  gate_.pack(arena, activation_);
   up_.pack(arena, gated ? PostOp::kNone : activation_);
   down_.pack(arena);
 }

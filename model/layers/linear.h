@@ -92,9 +92,9 @@ class Linear {
   // Returns whether the operators of model/layers/linear_rows.h compute x, one launch each.
   bool few_rows(const at::Tensor& x) const;
 
-  // Packs the weight on CPUs: fp32, and what the arena says. Others compute as before. operator() applies `then` only
-  // if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no gradients
-  // (std::logic_error). `parts`: what makes up a weight that has no data itself, one behind the other.
+  // Packs the weight, if there is one, on CPUs: fp32, and what the arena says. Others compute as before. operator()
+  // applies `then` only if fuses() says so afterwards. Without its plain weight (WeightArena) the layer has no
+  // gradients (std::logic_error). `parts`: what makes up a weight that has no data itself, one behind the other.
   void pack(WeightArena& arena, PostOp then = PostOp::kNone, at::TensorList parts = {});
   // Drops the plain weight and keeps its shape.
   void drop_plain();

@@ -8,6 +8,7 @@
 
 #include "base/device_tensors.h"
 #include "base/error.h"
+#include "base/util.h"
 #include "model/families/family.h"
 #include "model/transformer/stack.h"
 #include "model/transformer/transformer_parts.h"
@@ -128,9 +129,7 @@ class BlockPredictionModel::State final : public BlockText {
 
   void select_rows(std::span<const int64_t> rows) override {
     BlockText::select_rows(rows);
-    std::vector<int64_t> blocks;
-    for (const int64_t row : rows) blocks.push_back(block_of_.at(static_cast<size_t>(row)));
-    block_of_ = std::move(blocks);
+    keep_rows(block_of_, rows);
     if (!logits_.defined()) return;
     const std::vector<int64_t> index(rows.begin(), rows.end());
     logits_ = logits_.index_select(0, upload(at::tensor(index, at::kLong), logits_.device()));

@@ -67,12 +67,6 @@ Shapes exit_shapes(const ExitConfig& exits, const TransformerConfig& config) {
   return expected;
 }
 
-void require_fitting(const ExitConfig& exits, const TransformerConfig& config) {
-  Problems problems;
-  check_exits(exits, config, "exits", problems);
-  problems.throw_if_any();
-}
-
 }  // namespace
 
 void check_exits(const ExitConfig& exits, const TransformerConfig& config, const std::string& where,
@@ -108,7 +102,7 @@ void check_exits(const ExitConfig& exits, const TransformerConfig& config, const
 
 Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
     : config_(std::move(config)), model_(model.config()) {
-  require_fitting(config_, model_);
+  throw_problems_of(check_exits, config_, model_, "exits");
   const at::NoGradGuard no_gradients;
   for (const ExitShape& exit : config_.exits) {
     for (const ExitParameter& parameter : parts_of(exit, model_)) {
@@ -121,10 +115,8 @@ Exits::Exits(ExitConfig config, const TransformerModel& model, uint64_t seed)
 Exits::Exits(ExitConfig config, const TransformerConfig& model, std::map<std::string, at::Tensor> parameters,
              const std::string& where)
     : config_(std::move(config)), model_(model), parameters_(std::move(parameters)) {
-  require_fitting(config_, model_);
-  Problems problems;
-  check_shapes(exit_shapes(config_, model_), shapes_of(parameters_), where, "train the exits again", problems);
-  problems.throw_if_any();
+  throw_problems_of(check_exits, config_, model_, "exits");
+  throw_problems_of(check_shapes, exit_shapes(config_, model_), shapes_of(parameters_), where, "train the exits again");
 }
 
 const at::Tensor& head_weight(const TransformerModel& model) {

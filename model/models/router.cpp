@@ -85,12 +85,6 @@ at::Tensor Router::logits_of(const RouterFeatures& features, const at::Tensor& p
   return hidden.matmul(parameter("output.weight")) + parameter("output.bias");
 }
 
-at::Tensor Router::slot_weight(int64_t slot) const {
-  const at::NoGradGuard no_gradients;
-  return parameters_.at("embeddings.weight").detach().narrow(1, slot * config_.width, config_.width) *
-         config_.embedding_scale;
-}
-
 RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& drafter, int64_t table_bytes)
     : router_(copy_on(drafter.info().device, router)), drafter_(drafter) {
   const DecodingGuard guard;
@@ -101,8 +95,11 @@ RouterPredictor::RouterPredictor(const Router& router, const TransformerModel& d
                      fmt::format("width {}, {} ids", drafter.config().width, drafter.config().vocabulary), ""});
   }
   const at::Device device = drafter.info().device;
-  for (int64_t slot = 0; slot < config.top_k; ++slot) slots_.push_back(router_.slot_weight(slot));
   const auto& parameters = router_.parameters();
+  for (int64_t slot = 0; slot < config.top_k; ++slot) {
+    const at::Tensor weight = parameters.at("embeddings.weight").narrow(1, slot * config.width, config.width);  // [H,D]
+    slots_.push_back(weight * config.embedding_scale);
+  }
   scalar_weights_ = to_vector(parameters.at("scalars.weight").t());
   for (int64_t h = 0; h < config.hidden; ++h) {  // entropies come in nats
     float& weight = scalar_weights_[static_cast<size_t>(h)];

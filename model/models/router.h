@@ -60,8 +60,6 @@ class Router {
   at::Tensor logits(const RouterFeatures& features, const at::Tensor& embeddings) const;
   // Returns the logits [N] from the summed products of embeddings and first layer [N,H].
   at::Tensor logits_of(const RouterFeatures& features, const at::Tensor& products) const;
-  // Returns s W_e^(slot): [H,D].
-  at::Tensor slot_weight(int64_t slot) const;
 
  private:
   RouterConfig config_;

@@ -117,9 +117,7 @@ TransformerConfig tandem_config(TransformerConfig secondary, const TransformerCo
   if (start.layer_map.empty()) {
     secondary.tandem.layer_map = default_layer_map(secondary.decoder_layers, primary.decoder_layers);
   }
-  Problems problems;
-  check_tandem_shape(secondary.tandem, secondary.decoder_layers, names.own, problems);
-  problems.throw_if_any();
+  throw_problems_of(check_tandem_shape, secondary.tandem, secondary.decoder_layers, names.own);
   return secondary;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/device_tensors.h"
+#include "base/util.h"
 
 namespace draftsmith::model {
 namespace {
@@ -115,17 +116,9 @@ void DecoderState::rollback(std::span<const int64_t> lengths) {
 }
 
 void DecoderState::select_rows(std::span<const int64_t> rows) {
-  const std::vector<int64_t> kept(rows.begin(), rows.end());
-  const auto pick = [&](const std::vector<int64_t>& from) {
-    std::vector<int64_t> to;
-    for (const int64_t row : kept) {
-      to.push_back(from.at(static_cast<size_t>(row)));
-    }
-    return to;
-  };
-  const bool in_place = selects_in_place(kept);
-  cache_rows_ = pick(cache_rows_);
-  for (LayerCache& layer : layers_) layer.lengths = pick(layer.lengths);
+  const bool in_place = selects_in_place(rows);
+  keep_rows(cache_rows_, rows);
+  for (LayerCache& layer : layers_) keep_rows(layer.lengths, rows);
   if (!in_place) {
     replace_memory();
     const at::Tensor index = at::tensor(cache_rows_, at::kLong).to(layers_.front().keys.device());
@@ -135,12 +128,10 @@ void DecoderState::select_rows(std::span<const int64_t> rows) {
     }
     std::iota(cache_rows_.begin(), cache_rows_.end(), 0);
   }
-  if (!source_of_row_.empty()) {
-    source_of_row_ = pick(source_of_row_);
-  }
+  if (!source_of_row_.empty()) keep_rows(source_of_row_, rows);
 }
 
-bool DecoderState::selects_in_place(const std::vector<int64_t>& rows) const {
+bool DecoderState::selects_in_place(std::span<const int64_t> rows) const {
   const at::Tensor& keys = layers_.front().keys;
   const bool by_row = !keys.is_cpu() || keys.scalar_type() == at::kFloat;
   return by_row && std::set(rows.begin(), rows.end()).size() == rows.size();

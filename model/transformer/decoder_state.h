@@ -203,7 +203,7 @@ class DecoderState final : public DecodeState {
   // Grows the caches of a layer to at least `slots`; siblings may need more slots than the capacity.
   void reserve(LayerCache& cache, int64_t slots);
   // Returns whether rows may leave without a copy: none is repeated, and kernels find rows wherever they lie.
-  bool selects_in_place(const std::vector<int64_t>& rows) const;
+  bool selects_in_place(std::span<const int64_t> rows) const;
   // Notes that tensors were replaced which recorded work reads.
   void replace_memory();
   void take_cross(std::vector<CrossCache> cross);

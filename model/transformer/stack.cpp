@@ -170,18 +170,15 @@ at::Tensor within_half(const at::Tensor& x, bool clamps) {
 
 }  // namespace
 
-Block::Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building)
-    : Block(config, stack + "." + std::to_string(layer),
-            stack == "decoder" && std::ranges::binary_search(config.window_layers, layer), building) {
-  rotates_ = rotates_ && !std::ranges::binary_search(config.unrotated_layers, layer);
-}
-
-Block::Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building)
+Block::Block(const TransformerConfig& config, const std::string& prefix, int64_t layer, const Building& building)
     : parallel_residual_(config.parallel_residual),
-      rotates_(config.positions == Positions::kRotary),
+      rotates_(config.positions == Positions::kRotary && !std::ranges::binary_search(config.unrotated_layers, layer)),
       clamps_half_(config.t5_like()),
       clamps_layer_(clamps_half_ || (config.encoder_decoder && prefix.starts_with("encoder."))),
-      self_(make_attention(config, prefix + ".self_attention", building, true, has_window ? config.window : 0)),
+      self_(make_attention(config, prefix + ".self_attention", building, true,
+                           prefix.starts_with("decoder.") && std::ranges::binary_search(config.window_layers, layer)
+                               ? config.window
+                               : 0)),
       feed_forward_(make_feed_forward(config, prefix + ".feed_forward", building)) {
   if (config.encoder_decoder && prefix.starts_with("decoder.")) {
     cross_ = make_attention(config, prefix + ".cross_attention", building, false, 0);
@@ -280,9 +277,7 @@ void Block::pack(WeightArena& arena) {
     cross_->pack(arena);
   }
   feed_forward_.pack(arena);
-  if (primary_projection_.weight().defined()) {
-    primary_projection_.pack(arena);
-  }
+  primary_projection_.pack(arena);
 }
 
 Stack::Stack(const TransformerConfig& config, bool decoder, const Building& building)
@@ -294,7 +289,7 @@ Stack::Stack(const TransformerConfig& config, bool decoder, const Building& buil
   const std::string name = decoder ? "decoder" : "encoder";
   const int64_t layers = decoder ? config.decoder_layers : config.encoder_layers;
   for (int64_t i = 0; i < layers; ++i) {
-    blocks_.emplace_back(config, name, i, building);
+    blocks_.emplace_back(config, name + "." + std::to_string(i), i, building);
     if (building.arena != nullptr) {
       blocks_.back().pack(*building.arena);
     }

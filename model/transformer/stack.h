@@ -98,8 +98,8 @@ SegmentIndex segment_index(const TokenBatch& batch);
 
 class Block {
  public:
-  // `stack`: "encoder" or "decoder".
-  Block(const TransformerConfig& config, const std::string& stack, int64_t layer, const Building& building);
+  // `prefix`: of the names of its parameters, "encoder." or "decoder." and the layer's number.
+  Block(const TransformerConfig& config, const std::string& prefix, int64_t layer, const Building& building);
 
   // Applies the block to whole sequences. [B,T,D] -> [B,T,D]. A Tandem secondary's block also attends to the primary's
   // representations of the same tokens [B,T,D_L], if given and as far as pass.self_bias shows them.
@@ -130,8 +130,6 @@ class Block {
   void pack(WeightArena& arena);
 
  private:
-  // `prefix`: of the names of the block's parameters. Every block rotates that can.
-  Block(const TransformerConfig& config, const std::string& prefix, bool has_window, const Building& building);
   // Returns the bias of self-attention's scores.
   ScoreBias self_bias_of(const SequencePass& pass) const {
     ScoreBias bias = windowed() ? pass.window_bias : pass.self_bias;

@@ -52,9 +52,7 @@ TransformerModel::TransformerModel(TransformerConfig config, std::map<std::strin
     : config_(std::move(config)), parameters_(std::move(parameters)) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const ParameterSpec& spec : expected_parameters(config_)) expected[spec.name] = spec.shape;
-  Problems problems;
-  check_shapes(expected, shapes_of(parameters_), "parameters of a " + config_.family + " model", {}, problems);
-  problems.throw_if_any();
+  throw_problems_of(check_shapes, expected, shapes_of(parameters_), "parameters of a " + config_.family + " model", "");
   info_.name = config_.family;
   rebuild();
 }
@@ -93,9 +91,8 @@ const std::map<std::string, at::Tensor>& TransformerModel::parameters() const {
 void TransformerModel::to(at::Device device, at::ScalarType dtype) {
   require_parameters();
   for (auto& [name, tensor] : parameters_) {
-    const bool keep = dtype == at::kHalf && keeps_fp32_in_half(config_, name);
     const bool gradient = tensor.requires_grad();
-    tensor = tensor.detach().to(device, keep ? at::kFloat : dtype).requires_grad_(gradient);
+    tensor = tensor.detach().to(device, parameter_dtype(config_, name, dtype)).requires_grad_(gradient);
   }
   rebuild();
 }
@@ -110,12 +107,9 @@ void TransformerModel::pack() {
   states_.clear();  // recorded work reads the weights as they were
   WeightArena arena;
   if (parts_->encoder) parts_->encoder->pack(arena);
-  if (parts_->encoder_projection.weight().defined()) parts_->encoder_projection.pack(arena);
+  parts_->encoder_projection.pack(arena);
   parts_->decoder.pack(arena);
-  for (Linear* layer : {&parts_->feature_projection, &parts_->markov_next}) {
-    if (layer->weight().defined()) layer->pack(arena);
-  }
-  if (parts_->head.weight().defined()) parts_->head.pack(arena);
+  for (Linear* layer : {&parts_->feature_projection, &parts_->markov_next, &parts_->head}) layer->pack(arena);
   parts_->keep_first_positions();
 }
 

@@ -35,7 +35,7 @@ TransformerParts::TransformerParts(const TransformerConfig& config, const Buildi
     markov_previous = building.find("feature_markov.previous.weight");
     if (markov_previous.defined()) markov_next = Linear(building.matrix("feature_markov.next.weight"));
     for (Linear* layer : {&feature_projection, &markov_next}) {
-      if (building.arena != nullptr && layer->weight().defined()) layer->pack(*building.arena);
+      if (building.arena != nullptr) layer->pack(*building.arena);
     }
   } else {
     embedded_rows = vocabulary_rows;

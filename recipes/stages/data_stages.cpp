@@ -48,9 +48,7 @@ DecodedSources::DecodedSources(const data::Corpus& corpus, const model::ModelInf
                                const data::Tokenizer* tokenizer, int64_t prompt_tokens)
     : corpus_(corpus), prompt_tokens_(model.encoder_decoder ? 0 : prompt_tokens) {
   if (tokenizer != nullptr) before_ = tokenizer->frame().before;
-  Problems problems;
-  data::check_form(corpus, model.encoder_decoder, problems);
-  problems.throw_if_any();
+  throw_problems_of(data::check_form, corpus, model.encoder_decoder);
 }
 
 std::vector<int32_t> DecodedSources::operator()(int64_t example) const {

@@ -266,9 +266,7 @@ StartingModels feature_start(const StartOptions& all, const data::Tokenizer& tok
 StartingModels exit_start(const StartOptions& all, ModelPointer model) {
   const train::ExitTrainingOptions& options = *all.exits;
   const int64_t layers = model->config().decoder_layers;
-  Problems problems;
-  train::check_fits(options, layers, "exits", problems);
-  problems.throw_if_any();
+  throw_problems_of(train::check_fits, options, layers, "exits");
   StartingModels made;
   // Needs no random numbers: exits of a model in training share its head.
   made.exits = std::make_unique<model::Exits>(train::exit_config(options, layers), *model, 0);

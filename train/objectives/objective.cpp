@@ -308,9 +308,7 @@ Fields<ObjectiveOptions> ObjectiveOptions::fields() {
 }
 
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options, const ObjectiveInputs& inputs) {
-  Problems problems;
-  validate_options(options, "objective", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<ObjectiveOptions>, options, "objective");
   if (options.name == "distill") return std::make_unique<Distill>(options.distill, inputs);
   return std::make_unique<CrossEntropy>(options.cross_entropy);
 }

@@ -339,9 +339,7 @@ Fields<OptimizerOptions> OptimizerOptions::fields() {
 
 std::unique_ptr<Optimizer> make_optimizer(const std::map<std::string, at::Tensor>& parameters,
                                           const OptimizerOptions& options) {
-  Problems problems;
-  validate_options(options, "optimizer", problems);
-  problems.throw_if_any();
+  throw_problems_of(validate_options<OptimizerOptions>, options, "optimizer");
   std::vector<OptimizedParameter> grouped = group_parameters(parameters, options);
   if (options.name == "adamw") return std::make_unique<AdamW>(std::move(grouped), options.adamw);
   return std::make_unique<Adafactor>(std::move(grouped), options.adafactor);

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/util.h"
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 
@@ -184,13 +185,6 @@ void save_both(const fs::path& directory, const model::TransformerModel& model, 
   });
 }
 
-// Returns the layers that exits read, in their order.
-std::vector<int64_t> layers_of(const model::Exits& exits) {
-  std::vector<int64_t> layers;
-  for (const model::ExitShape& exit : exits.config().exits) layers.push_back(exit.layer);
-  return layers;
-}
-
 // Returns the exits' predictions at a batch's labels. `layers`: the hidden states [B,T,D] of the exits' layers, in
 // their order.
 std::vector<Predictions> exit_predictions(const model::Exits& exits, const model::TransformerModel& model,
@@ -212,7 +206,7 @@ ExitTrainable::ExitTrainable(model::TransformerModel& model, model::Exits& exits
     : model_(model),
       exits_(exits),
       weights_(std::move(weights)),
-      layers_(layers_of(exits)),
+      layers_(from_each(exits.config().exits, &model::ExitShape::layer)),
       parameters_(model.parameters()) {
   if (weights_.size() != layers_.size() + 1) throw std::logic_error("a loss of each exit and of the last layer");
   parameters_.merge(with_prefix(kExitsPrefix, exits.parameters()));
@@ -249,7 +243,10 @@ void ExitTrainable::load(const fs::path& directory) {
 }
 
 HeadTrainable::HeadTrainable(model::TransformerModel& model, model::Exits& heads, HeadsBase base)
-    : model_(model), heads_(heads), base_(std::move(base)), layers_(layers_of(heads)) {
+    : model_(model),
+      heads_(heads),
+      base_(std::move(base)),
+      layers_(from_each(heads.config().exits, &model::ExitShape::layer)) {
   for (const model::ExitShape& exit : heads.config().exits) {
     if (exit.head == model::ExitHead::kShared) throw std::logic_error("heads have weights of their own");
   }
