@@ -78,8 +78,7 @@ std::map<std::string, at::Tensor> random_parameters(const TransformerConfig& con
   std::map<std::string, at::Tensor> parameters;
   for (const model::ParameterSpec& spec : model::expected_parameters(config)) {
     const auto [mean, deviation] = model::initial_values(spec, config);
-    const bool keep = type == at::kHalf && model::keeps_fp32_in_half(config, spec.name);
-    const at::ScalarType own = keep ? at::kFloat : type;
+    const at::ScalarType own = model::parameter_dtype(config, spec.name, type);
     parameters[spec.name] = deviation == 0 ? at::full(spec.shape, mean, at::TensorOptions(device).dtype(own))
                                            : numbers.normal(spec.name, spec.shape, deviation, own);
   }

@@ -294,9 +294,7 @@ void check_text(const TextInput& input, const std::string& where, Problems& prob
 }
 
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies, bool prompts) {
-  Problems problems;
-  check_text(input, "text input", problems);
-  problems.throw_if_any();
+  throw_problems_of(check_text, input, "text input");
   for (const auto& file : {input.source, input.target, input.jsonl, input.text}) require_regular_file(file);
   if (!input.messages.empty()) {
     if (input.jsonl.empty()) {

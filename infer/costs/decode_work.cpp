@@ -66,8 +66,7 @@ int64_t bytes_of(const ParameterSpec& spec, const TransformerConfig& config, c10
   constexpr int64_t kFp32 = sizeof(float);
   const int64_t numbers = c10::multiply_integers(spec.shape);
   if (type == at::kChar) return spec.shape.size() == 2 ? numbers + kFp32 * spec.shape.front() : kFp32 * numbers;
-  if (type == at::kHalf && model::keeps_fp32_in_half(config, spec.name)) return kFp32 * numbers;
-  return numbers * static_cast<int64_t>(c10::elementSize(type));
+  return numbers * static_cast<int64_t>(c10::elementSize(model::parameter_dtype(config, spec.name, type)));
 }
 
 using Reads = std::function<bool(const std::string& name)>;
