@@ -4,6 +4,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -16,7 +17,7 @@ class Browser:
     """One browser with one page. `problems` has the page's errors: exceptions, console errors, failed requests."""
 
     def __init__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="draftsmith-browser-")
+        self.folder = tempfile.TemporaryDirectory(prefix="draftsmith-browser-", ignore_cleanup_errors=True)
         command_out, self.command = os.pipe()
         self.answer, answer_in = os.pipe()
         options = ["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -26,7 +27,7 @@ class Browser:
         self.process = subprocess.Popen(
             ["/bin/bash", "-c", f'exec "$@" 3<&{command_out} 4>&{answer_in}', "bash", PROGRAM, *options],
             pass_fds=(command_out, answer_in), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(command_out)
         os.close(answer_in)
         self.unread = b""
@@ -40,7 +41,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # its helpers too, which otherwise still write to the folder
         self.process.wait()
         os.close(self.command)
         os.close(self.answer)
