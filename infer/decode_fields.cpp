@@ -51,6 +51,20 @@ std::string DecodeOptions::acceptance_name() const {
   return drafts() && !acceptance.empty() ? acceptance : method_info().acceptance;
 }
 
+namespace {
+
+// Returns the acceptance rules that verify every token.
+const std::vector<std::string>& verifying_rules() {
+  static const std::vector<std::string> kRules = {"exact", "rejection", "block"};
+  return kRules;
+}
+
+}  // namespace
+
+int64_t DecodeOptions::copied_behind() const {
+  return std::ranges::count(verifying_rules(), acceptance_name()) > 0 ? lookup : 0;
+}
+
 bool DecodeOptions::reads(const Field& field) const {
   if (!field.read_by) return true;
   const auto& [part, names] = *field.read_by;
@@ -145,6 +159,10 @@ void add_window_options(Fields<O>& fields) {
            Unit{"tokens"},
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
+      .add("lookup", &O::lookup, GridKey::kList, ReadBy{"acceptance", verifying_rules()}, Label{"L"},
+           UnnamedIf<O>{[](const O& o) { return o.lookup == 0; }}, Range{0, 16}, Unit{"tokens"},
+           "Where the last so many tokens of the text stood before, in prompt, source or output, copies what followed "
+           "them there, and drafts elsewhere alone: prompt look-up before a drafter. 2 is a good choice, 0 is off.")
       .add(
           "schedule", &O::schedule, GridKey::kList, ReadBy{"window_rule", {"dynamic"}},
           Choices(window_schedules().names()),

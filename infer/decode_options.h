@@ -59,6 +59,7 @@ const Method& baseline_method(double temperature);
 struct DecodeOptions {
   std::string method = "greedy";
   std::optional<int64_t> window;             // absent: 5; 20 for assisted's constant schedule
+  int64_t lookup = 0;                        // tokens of the shortest n-gram to copy behind; 0: the drafter drafts all
   std::string schedule = "heuristic";        // of the dynamic window
   std::optional<double> confidence;          // dynamic window's stop; absent: 0.4 for constant, 0 (off) for heuristic
   std::optional<double> temperature;         // absent: 0, or for sample and speculative the model's own setting, else 1
@@ -111,6 +112,8 @@ struct DecodeOptions {
   bool needs_tandem() const { return method_info().drafts == DraftSource::kTandem; }
   // Returns whether the target's first layers draft, whatever drafter is named.
   bool drafts_inside() const { return method_info().drafts == DraftSource::kOwnLayers; }
+  // Returns `lookup` if the acceptance rule verifies every token, else 0.
+  int64_t copied_behind() const;
   // Returns whether the method decodes with the model's layers in an order of its own, without a drafter.
   bool decodes_inside() const {
     const Algorithm algorithm = method_info().algorithm;

@@ -152,6 +152,25 @@ void check_drafter(const GenerationModels& models, const DecodeOptions& options,
   }
 }
 
+// Returns the drafter at work, with look-up before it if the options want that. Errors: UserError for parts that must
+// see every drafted token.
+std::unique_ptr<Drafter> drafter_at_work(const GenerationModels& models, const DecodeOptions& options) {
+  std::unique_ptr<Drafter> drafter = models.drafter->make(models.draft_target());
+  const int64_t shortest = options.copied_behind();
+  if (shortest == 0) return drafter;
+  const WindowTraits window = window_traits(options);
+  const bool own = models.drafter->inside_target() > 0, fits = drafter->traits().logits && !own;
+  if (fits && !window.replays && !window.asks_router) {
+    return with_lookup(std::move(drafter), shortest, models.target->info());
+  }
+  throw UserError({.where = "lookup " + std::to_string(shortest),
+                   .what = "tokens that look-up copies pass by the drafter and its window",
+                   .expected = fits ? "the window fixed, dynamic, entropy or fallback"
+                                    : "a drafter with probabilities that is no part of the model",
+                   .found = fits ? "window " + window.name : "drafter " + models.drafter->name(),
+                   .hint = fits || own ? "leave lookup out" : "leave lookup out: this drafter is look-up itself"});
+}
+
 // One call of generate().
 struct GenerateCall {
   std::span<const std::vector<int64_t>> sources;
@@ -316,7 +335,7 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
   const GenerationModels& all = impl_->models;
-  impl_->use(make_parts(impl_->options, all.drafter->make(all.draft_target()), all));
+  impl_->use(make_parts(impl_->options, drafter_at_work(all, impl_->options), all));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

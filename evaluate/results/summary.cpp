@@ -210,8 +210,9 @@ class TaskSummary {
     return decoded * setting.decode.num_samples;
   }
 
-  // Returns whether the setting's drafter is prompt look-up, which drafts where it finds something.
+  // Returns whether prompt look-up drafts where it finds something, alone or before another drafter.
   bool looks_up(const Setting& setting) const {
+    if (setting.decode.copied_behind() > 0) return true;
     return std::ranges::any_of(options_.drafter,
                                [&](const auto& one) { return one.lookup && one.name == setting.drafter; });
   }

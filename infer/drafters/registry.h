@@ -63,6 +63,12 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 // one-hot. It fits every target.
 SharedDrafter lookup_drafter(int64_t longest);
 
+// Puts prompt look-up before a drafter of the target: a window copies where the last `shortest` >= 1 tokens, or up to
+// 4, stood before, and is the drafter's elsewhere. A copied token's q is one-hot. The drafter must not be part of the
+// target, and the acceptance rule must verify every token.
+std::unique_ptr<Drafter> with_lookup(std::unique_ptr<Drafter> drafter, int64_t shortest,
+                                     const model::ModelInfo& target);
+
 // Makes the drafter `features` (infer/drafters/feature_drafter.cpp) of a features drafter
 // (model/models/feature_drafter.h); arguments as in ReadingDrafter. Its model borrows the target's embedding and head:
 // making it for another target binds the shared model anew, so it drafts for one target at a time.

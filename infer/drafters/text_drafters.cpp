@@ -1,4 +1,5 @@
-// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up.
+// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up, which may
+// leave to another drafter what it does not find.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -105,20 +106,22 @@ struct LookupText {
   std::vector<int64_t> tokens;  // the source, then the row's committed tokens
   int64_t begin = 0;            // position where the row's tokens begin
   int64_t committed = 0;        // tokens of the row that are in `tokens`, or a start token, which is not
-  int64_t match = -1;           // position where this window began to copy; -1: nowhere
+  int64_t match = -1;           // position where the next window begins to copy; -1: nowhere
 
   void add(const Row& row) {
     tokens.insert(tokens.end(), row.tokens.begin() + committed, row.tokens.end());
     committed = row.length();
   }
 
-  // Returns the position behind the last earlier occurrence of the longest possible suffix of the row's tokens, of up
-  // to `longest`; -1 if even the last token is new. A token of the same text follows there, and occurrences do not
-  // cross from the source into the row.
-  int64_t follower(int64_t longest) const {
+  bool copies() const { return match >= 0; }
+
+  // Returns the position behind the last earlier occurrence of the longest possible suffix of the row's tokens, of
+  // `shortest` to `longest`; -1 if there is none. A token of the same text follows there, and occurrences do not cross
+  // from the source into the row.
+  int64_t follower(int64_t shortest, int64_t longest) const {
     const auto last = tokens.rbegin();
     int64_t found = -1;
-    int64_t best = 0;
+    int64_t best = shortest - 1;
     for (int64_t next = std::ssize(tokens) - 1; next > 0 && best < longest; --next) {
       if (next == begin) continue;
       const int64_t own = next - (next > begin ? begin : 0);  // tokens of the same text before it
@@ -133,7 +136,7 @@ struct LookupText {
 
   // Returns the next token of the copy, which may go on into the tokens that it has drafted itself.
   int64_t copied(std::span<const int64_t> drafted) const {
-    if (match < 0) return kNoProposal;
+    if (!copies()) return kNoProposal;
     const int64_t position = match + std::ssize(drafted);
     if (position == begin) return kNoProposal;  // the source ends
     const int64_t beyond = position - std::ssize(tokens);
@@ -141,13 +144,35 @@ struct LookupText {
   }
 };
 
+// Logits of tokens that a copy does not have. Finite, so that a copied token that a logits processor forbids leaves
+// numbers; every temperature makes probabilities of 0 of them.
+constexpr float kImpossible = -1e8F;
+
+// Look-up alone, or before another drafter, which drafts the windows for which nothing is found.
 class PromptLookupDrafter final : public Drafter {
  public:
-  explicit PromptLookupDrafter(int64_t longest) : longest_(longest) {}
+  // `other` and its target may be absent. A window begins to copy behind an n-gram of `shortest` to `longest` tokens.
+  PromptLookupDrafter(int64_t shortest, int64_t longest, std::unique_ptr<Drafter> other = nullptr,
+                      const model::ModelInfo& target = {})
+      : shortest_(shortest),
+        longest_(longest),
+        other_(std::move(other)),
+        vocabulary_(target.vocabulary),
+        type_(at::TensorOptions(target.dtype == at::kDouble ? at::kDouble : at::kFloat).device(target.device)) {}
 
-  DrafterTraits traits() const override { return traits_of(DrafterKind::kLookup); }
+  DrafterTraits traits() const override {
+    if (!other_) return traits_of(DrafterKind::kLookup);
+    DrafterTraits traits = other_->traits();
+    traits.on_host = true;
+    return traits;
+  }
+
+  void encode(const DraftBegin& begin) override {
+    if (other_) other_->encode(begin);
+  }
 
   void prefill(const DraftBegin& begin) override {
+    if (other_) other_->prefill(begin);
     texts_.clear();
     texts_.reserve(begin.rows.size());
     for (size_t b = 0; b < begin.rows.size(); ++b) {
@@ -158,30 +183,78 @@ class PromptLookupDrafter final : public Drafter {
       const Row& row = begin.rows[b];
       LookupText& text = texts_.emplace_back(LookupText{.tokens = row.source, .begin = std::ssize(row.source)});
       if (begin.target_encoder != nullptr) text.committed = row.prefix;  // the start token means nothing in a text
-      text.add(row);
+      read(row, text);
     }
   }
 
+  // With another drafter, tokens are proposed if all rows copy, or if none does and the other one proposes them.
   std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& request) override {
+    const std::vector<int64_t> left = left_to_other(request);
+    if (any(left)) return std::ranges::equal(left, request.active) ? other_->next_tokens(request) : std::nullopt;
     std::vector<int64_t> tokens(request.rows.size(), kNoProposal);
     for (size_t b = 0; b < tokens.size(); ++b) {
-      if (request.active[b] == 0) continue;
-      if (request.on_host[b].empty()) texts_[b].match = texts_[b].follower(longest_);
-      tokens[b] = texts_[b].copied(request.on_host[b]);
+      if (request.active[b] != 0) tokens[b] = texts_[b].copied(request.on_host[b]);
     }
     return tokens;
   }
 
-  at::Tensor next_logits(const DraftRequest&) override { throw std::logic_error("prompt look-up has no logits"); }
-
-  void observe(const DraftObservation& observation) override {
-    for (size_t b = 0; b < texts_.size(); ++b) texts_[b].add(observation.rows[b]);
+  at::Tensor next_logits(const DraftRequest& request) override {
+    if (!other_) throw std::logic_error("prompt look-up has no logits");
+    const std::vector<int64_t> left = left_to_other(request);
+    DraftRequest rest = request;
+    rest.active = left;
+    at::Tensor logits = any(left) ? other_->next_logits(rest) : at::empty({std::ssize(left), vocabulary_}, type_);
+    for (size_t b = 0; b < left.size(); ++b) {
+      if (request.active[b] == left[b]) continue;
+      const std::vector<int64_t>& drafted = request.on_host[b];
+      const int64_t token = texts_[b].copied(drafted);
+      at::Tensor row = logits[static_cast<int64_t>(b)];
+      row.fill_(kImpossible);
+      row[token == kNoProposal ? drafted.back() : token] = 0;  // where the source ends, any token will do
+    }
+    return logits;
   }
 
-  void select_rows(std::span<const int64_t> rows) override { keep_rows(texts_, rows); }
+  StepTokens step_tokens(const DraftRequest& request, size_t row) const override {
+    if (!other_) return {};
+    return texts_[row].copies() ? StepTokens{0, 0} : other_->step_tokens(request, row);
+  }
+
+  void observe(const DraftObservation& observation) override {
+    if (other_) other_->observe(observation);
+    for (size_t b = 0; b < texts_.size(); ++b) read(observation.rows[b], texts_[b]);
+  }
+
+  void select_rows(std::span<const int64_t> rows) override {
+    if (other_) other_->select_rows(rows);
+    keep_rows(texts_, rows);
+  }
+
+  int64_t room(const Row& row) const override { return other_ ? other_->room(row) : Drafter::room(row); }
+
+  std::vector<int64_t> target_layers() const override {
+    return other_ ? other_->target_layers() : Drafter::target_layers();
+  }
 
  private:
+  // Reads a row's new tokens, and looks for what the next window copies.
+  void read(const Row& row, LookupText& text) const {
+    text.add(row);
+    text.match = text.follower(shortest_, longest_);
+  }
+
+  // Returns for each row [B] 1 if it drafts and does not copy, else 0.
+  std::vector<int64_t> left_to_other(const DraftRequest& request) const {
+    std::vector<int64_t> left(request.active.begin(), request.active.end());
+    for (size_t b = 0; b < left.size(); ++b) left[b] &= other_ && !texts_[b].copies() ? 1 : 0;
+    return left;
+  }
+
+  int64_t shortest_;
   int64_t longest_;
+  std::unique_ptr<Drafter> other_;  // null: none
+  int64_t vocabulary_;
+  at::TensorOptions type_;         // of logits
   std::vector<LookupText> texts_;  // [B]
 };
 
@@ -192,7 +265,7 @@ class LoadedLookupDrafter final : public LoadedDrafter {
   std::string name() const override { return "lookup:" + std::to_string(longest_); }
   void check(const DraftTarget& /*target*/, Problems& /*problems*/) const override {}
   std::unique_ptr<Drafter> make(const DraftTarget& /*target*/) const override {
-    return std::make_unique<PromptLookupDrafter>(longest_);
+    return std::make_unique<PromptLookupDrafter>(1, longest_);
   }
 
  private:
@@ -207,6 +280,12 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table) {
 
 SharedDrafter lookup_drafter(int64_t longest) {
   return std::make_shared<LoadedLookupDrafter>(longest);
+}
+
+std::unique_ptr<Drafter> with_lookup(std::unique_ptr<Drafter> drafter, int64_t shortest,
+                                     const model::ModelInfo& target) {
+  const int64_t longest = std::max(shortest, kLongestLookup);
+  return std::make_unique<PromptLookupDrafter>(shortest, longest, std::move(drafter), target);
 }
 
 }  // namespace draftsmith::infer

@@ -194,14 +194,15 @@ Fields<VerdictOptions> VerdictOptions::fields() {
            "What the drafter is exported for, as in `draftsmith export`.");
 }
 
-// Returns the timed settings, greedy or sampled, with a drafter of that name whose outputs are the target's, the
-// fastest first.
+// Returns the timed settings, greedy or sampled, with look-up before the drafter or without, with a drafter of that
+// name whose outputs are the target's, the fastest first.
 std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter,
-                                             bool sampled = false) {
+                                             bool sampled = false, bool behind_lookup = false) {
   std::vector<evaluate::SettingResult> found;
   for (const evaluate::SettingResult& setting : task.settings) {
     const bool sound = setting.lossless_check.value_or(false) && std::isfinite(setting.speed.speedup.value);
     if ((setting.params.value("temperature", 0.0) > 0) != sampled) continue;
+    if ((setting.params.value("lookup", 0) > 0) != behind_lookup) continue;
     if (sound && setting.drafter_name() == drafter) found.push_back(setting);
   }
   std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
@@ -272,6 +273,10 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
     text += fmt::format("sampling at temperature {:g}: lossless {}, {:.0f} % of drafted tokens accepted\n",
                         drawn[0].params.value("temperature", 0.0), times_text(drawn[0]),
                         100 * drawn[0].acceptance.acceptance_rate);
+  }
+  if (const auto behind = fastest(task, "drafter", false, true); !behind.empty()) {
+    text += fmt::format("with prompt look-up before it (--lookup, in this program alone): lossless {}\n",
+                        times_text(behind[0]));
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));

@@ -125,7 +125,9 @@ TEST_F(NewProgram, ADecoderOnlyTargetWritesItsOwnPrompts) {
     EXPECT_THAT(made.out, AllOf(HasSubstr("the target's own"), HasSubstr("; vllm.")));
     EXPECT_THAT(read_file(path(target + "-own.toml")),
                 AllOf(HasSubstr("name = \"distill\""), HasSubstr("temperature = 1")));
-    EXPECT_EQ(read_file(path(target + "-own.toml")).find("chat = true") != std::string::npos, target == "chat");
+    for (const char* line : {"chat = true", "lookup = [0, 2]"}) {
+      EXPECT_EQ(read_file(path(target + "-own.toml")).find(line) != std::string::npos, target == "chat") << line;
+    }
     const std::string out = trained(target + "-own", {"--set", "prompts.count=40", "--set", "prompts.held_out=5"});
     EXPECT_THAT(out, HasSubstr("5 held-out prompts"));
     EXPECT_EQ(out.find("\nlossless ") != std::string::npos, out.find("export: ") != std::string::npos) << out;
@@ -192,6 +194,12 @@ TEST_F(NewProgram, TheVerdictExportsADrafterThatPays) {
               AllOf(HasSubstr("lossless 1.90 ± 0.05 times on "), HasSubstr("look-up"),
                     HasSubstr("\nto serve it: vllm serve "), HasSubstr("sampling at temperature 1: lossless 1.90")));
   EXPECT_TRUE(fs::exists(path("verdict/verdict/export/config.json")));
+  nlohmann::json behind = good;
+  for (nlohmann::json& one : behind["tasks"][0]["runs"]) {
+    if (one["method"] == "assisted") one["params"]["lookup"] = 2;
+  }
+  EXPECT_THAT(verdict(behind, "t5", "hf"),
+              AllOf(HasSubstr("best of 1)"), HasSubstr("(--lookup, in this program alone): lossless 1.90")));
   EXPECT_THAT(verdict(good, "t5", "gguf"), AllOf(HasSubstr("lossless 1.90"), HasSubstr("no export: GGUF is not")));
   EXPECT_FALSE(fs::exists(path("verdict/verdict/export")));
   EXPECT_THAT(verdict(change(good, "speed", "speedup_ci95", {nullptr, nullptr}), "t5", "hf"), HasSubstr("not known"));

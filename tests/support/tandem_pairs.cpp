@@ -173,6 +173,17 @@ void expect_lossless_otherwise(const TandemPair& pair, int64_t batch) {
     options.window_rule = window;
     options.confidence = 0.3;
     EXPECT_EQ(ids_of(pair.run(options)), expected) << window;
+    options.lookup = 1;
+    EXPECT_EQ(ids_of(pair.run(options)), expected) << window << " behind look-up";
+  }
+  for (const int64_t lookup : {1, 2}) {
+    for (const int64_t rows : {int64_t{1}, batch}) {
+      DecodeOptions options = tandem_options("speculative", 4, rows);
+      options.lookup = lookup;
+      const auto results = pair.run(options);
+      EXPECT_EQ(ids_of(results), expected) << "look-up of " << lookup << ", batch " << rows;
+      EXPECT_LT(total(results).draft_steps.logits, total(results).drafted);
+    }
   }
   DecodeOptions literal = tandem_options("bild", 3, 3);
   literal.rollback = 0;

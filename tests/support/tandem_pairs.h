@@ -54,7 +54,8 @@ std::vector<std::vector<int64_t>> tandem_sources(Kind kind);
 // Options of up to 18 new tokens at temperature 0.
 DecodeOptions tandem_options(const std::string& method, int64_t window = 4, int64_t batch = 1);
 
-// Expects the primary's own outputs with windows by confidence, and with BiLD that rolls back at every difference.
+// Expects the primary's own outputs with windows by confidence, with look-up before the drafter, and with BiLD that
+// rolls back at every difference.
 void expect_lossless_otherwise(const TandemPair& pair, int64_t batch);
 
 // Samples of one input, 8,000 of three tokens by the options' method: how far they are from the primary's distribution

@@ -230,6 +230,76 @@ TEST(PromptLookup, FindsWhatASearchOfTheWholeTextFinds) {
   }
 }
 
+// ---- Look-up before another drafter
+
+// A target that never puts out tokens in `pruned`, and a model that resembles it.
+Case resembling_pair(int64_t vocabulary, bool encoder_decoder = true, const Ids& pruned = {}) {
+  const OracleFunction target = random_oracle(vocabulary, 4, 2.5, pruned);
+  return {.target = target,
+          .drafter = mixture(target, random_oracle(vocabulary, 5, 2.5), 0.3),
+          .vocabulary = vocabulary,
+          .encoder_decoder = encoder_decoder};
+}
+
+TEST(LookupBeforeADrafter, WritesWhatGreedyDecodingWritesInEveryBatch) {
+  for (const bool encoder_decoder : {true, false}) {
+    const Case pair = resembling_pair(6, encoder_decoder, {kEos});
+    DecodeOptions options{.max_new_tokens = 24};
+    const auto decoded = [&] { return decode(pair, options, repeating_prompts()); };
+    for (const int64_t ngram : {0, 3}) {
+      options.method = "greedy";
+      options.no_repeat_ngram_size = ngram;  // forbids copies
+      const auto greedy = ids_of(decoded());
+      options.method = "speculative";
+      options.temperature = 0;
+      for (int64_t batch = 1; batch <= 8; ++batch) {
+        options.batch_size = batch;
+        options.lookup = 0;
+        const DecodeStats alone = total(decoded());
+        options.lookup = 1 + batch % 2;
+        const auto results = decoded();
+        EXPECT_EQ(ids_of(results), greedy) << batch;
+        const DecodeStats stats = total(results);
+        EXPECT_LT(stats.draft_runs, alone.draft_runs) << "copies are no runs";
+        EXPECT_GT(stats.drafted, stats.draft_runs);
+        EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted);
+      }
+      options.batch_size.reset();
+      options.lookup = 0;
+    }
+  }
+}
+
+TEST(LookupBeforeADrafter, SamplingKeepsTheTargetsDistribution) {
+  const Case pair = resembling_pair(kTableIds);
+  for (const char* acceptance : {"rejection", "block"}) {
+    for (const int64_t batch : {1, 50}) {
+      DecodeOptions options = sampling(1.2, 3);
+      options.lookup = 1;
+      options.acceptance = acceptance;
+      options.batch_size = batch;
+      const auto results = decode(pair, options, sampled_sources());
+      EXPECT_LT(worst_deviate(pair.target, options, results), kAlarm) << acceptance << " " << batch;
+      EXPECT_GT(total(results).drafted, total(results).draft_runs) << "some are copies";
+    }
+  }
+}
+
+TEST(LookupBeforeADrafter, PartsThatMustSeeEveryTokenAreRefused) {
+  const Case pair = resembling_pair(kTableIds);
+  DecodeOptions options{.method = "speculative", .lookup = 2, .temperature = 0};
+  const auto message = [&] { return error_of([&] { decode(pair, options, sampled_sources()); }); };
+  EXPECT_EQ(message(), "no error");
+  options.window_rule = "oracle";
+  EXPECT_THAT(message(), AllOf(HasSubstr("lookup 2"), HasSubstr("window oracle"), HasSubstr("leave lookup out")));
+  options.window_rule = "";
+  OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
+  EXPECT_THAT(error_of([&] { Generator(models_drafting(target, {.lookup = 4}), options); }),
+              HasSubstr("this drafter is look-up itself"));
+  options = {.method = "bild", .lookup = 2};
+  EXPECT_EQ(options.copied_behind(), 0) << "BiLD keeps tokens that nobody verifies";
+}
+
 TEST(NgramDrafters, MethodsThatNeedConfidenceRefuseLookup) {
   OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
   const auto message = [&](const DecodeOptions& options) {
