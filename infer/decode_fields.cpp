@@ -8,6 +8,7 @@
 
 #include "infer/acceptance/acceptance_rules.h"
 #include "infer/decode_options.h"
+#include "infer/drafters/registry.h"
 #include "infer/load_models.h"
 #include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
@@ -160,9 +161,9 @@ void add_window_options(Fields<O>& fields) {
            "Draft window G, tokens drafted before each verification; the initial window of assisted. "
            "Default 5; 20 for assisted with schedule constant.")
       .add("lookup", &O::lookup, GridKey::kList, ReadBy{"acceptance", verifying_rules()}, Label{"L"},
-           UnnamedIf<O>{[](const O& o) { return o.lookup == 0; }}, Range{0, 16}, Unit{"tokens"},
-           "Where the last so many tokens of the text stood before, in prompt, source or output, copies what followed "
-           "them there, and drafts elsewhere alone: prompt look-up before a drafter. 2 is a good choice, 0 is off.")
+           Range{0, kMostLookup}, Unit{"tokens"},
+           "Prompt look-up before a drafter: where the last so many tokens of the text stood before, in prompt, source "
+           "or output, copies what followed them there; elsewhere the drafter drafts. 2 is a good choice, 0 is off.")
       .add(
           "schedule", &O::schedule, GridKey::kList, ReadBy{"window_rule", {"dynamic"}},
           Choices(window_schedules().names()),

@@ -57,6 +57,22 @@ void check_replay(const PartTraits& parts, double temperature, const Add& add) {
   }
 }
 
+// Look-up stands before drafters and windows that need not see every token.
+template <class Add>
+void check_lookup(const PartTraits& parts, const Add& add) {
+  const DrafterTraits& drafter = parts.drafter;
+  const WindowTraits& window = parts.window;
+  if (!drafter.logits || drafter.in_target) {
+    add(drafter.in_target ? "layers of the model draft, and it goes on from their states: look-up cannot pass them by"
+                          : "this drafter is look-up itself, which has none before it",
+        "a model, a Tandem secondary, a features drafter or an n-gram table", "drafter " + std::string(drafter.name),
+        "leave lookup out");
+  } else if (window.asks_router || window.replays) {
+    add("window " + window.name + " is made for the drafter's own tokens, and look-up copies others",
+        "the window fixed, dynamic, entropy or fallback", "window " + window.name, "leave lookup out");
+  }
+}
+
 }  // namespace
 
 void validate_parts(const PartTraits& parts, double temperature, Problems& problems) {
@@ -73,6 +89,7 @@ void validate_parts(const PartTraits& parts, double temperature, Problems& probl
         "temperature 0", "temperature " + std::to_string(temperature), "use the acceptance rejection to sample");
   }
   check_free_token(parts, add);
+  if (parts.lookup > 0) check_lookup(parts, add);
   if (window.replays) check_replay(parts, temperature, add);
   if (window.asks_router && !drafter.is_model) {
     problems.add(router_needs_model("window " + window.name, std::string(drafter.name)));
@@ -152,23 +169,21 @@ void check_drafter(const GenerationModels& models, const DecodeOptions& options,
   }
 }
 
-// Returns the drafter at work, with look-up before it if the options want that. Errors: UserError for parts that must
-// see every drafted token.
-std::unique_ptr<Drafter> drafter_at_work(const GenerationModels& models, const DecodeOptions& options) {
+// Returns the drafter at work, with look-up before it if the options want that. Errors: UserError for copies that
+// `generation` forbids.
+std::unique_ptr<Drafter> drafter_at_work(const GenerationModels& models, const DecodeOptions& options,
+                                         const model::GenerationConfig& generation) {
   std::unique_ptr<Drafter> drafter = models.drafter->make(models.draft_target());
-  const int64_t shortest = options.copied_behind();
+  const int64_t shortest = options.copied_behind(), size = generation.no_repeat_ngram_size;
   if (shortest == 0) return drafter;
-  const WindowTraits window = window_traits(options);
-  const bool own = models.drafter->inside_target() > 0, fits = drafter->traits().logits && !own;
-  if (fits && !window.replays && !window.asks_router) {
-    return with_lookup(std::move(drafter), shortest, models.target->info());
+  if (!models.target->info().encoder_decoder && size > 0 && size <= std::max(shortest, kLongestLookup) + 1) {
+    throw UserError({.where = "lookup " + std::to_string(shortest),
+                     .what = "look-up copies n-grams of prompt and output, and no_repeat_ngram_size forbids them",
+                     .expected = "no_repeat_ngram_size 0, or no lookup",
+                     .found = "no_repeat_ngram_size " + std::to_string(size),
+                     .hint = "leave lookup out"});
   }
-  throw UserError({.where = "lookup " + std::to_string(shortest),
-                   .what = "tokens that look-up copies pass by the drafter and its window",
-                   .expected = fits ? "the window fixed, dynamic, entropy or fallback"
-                                    : "a drafter with probabilities that is no part of the model",
-                   .found = fits ? "window " + window.name : "drafter " + models.drafter->name(),
-                   .hint = fits || own ? "leave lookup out" : "leave lookup out: this drafter is look-up itself"});
+  return with_lookup(std::move(drafter), shortest, models.target->info());
 }
 
 // One call of generate().
@@ -204,7 +219,8 @@ struct Generator::Impl {
   void use(DraftParts given) {
     parts = std::move(given);
     throw_problems_of(validate_parts,
-                      PartTraits{parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits()},
+                      PartTraits{parts.drafter->traits(), parts.window->traits(), parts.acceptance->traits(),
+                                 options.copied_behind()},
                       settings.warping.temperature);
   }
 
@@ -335,7 +351,7 @@ Generator::Generator(GenerationModels models, DecodeOptions options)
   problems.throw_if_any();
   if (!impl_->options.drafts()) return;
   const GenerationModels& all = impl_->models;
-  impl_->use(make_parts(impl_->options, drafter_at_work(all, impl_->options), all));
+  impl_->use(make_parts(impl_->options, drafter_at_work(all, impl_->options, impl_->generation), all));
 }
 
 Generator::Generator(GenerationModels models, DecodeOptions options, DraftParts parts)

@@ -33,6 +33,7 @@ struct PartTraits {
   DrafterTraits drafter;
   WindowTraits window;
   AcceptanceTraits acceptance;
+  int64_t lookup = 0;  // DecodeOptions::copied_behind()
 };
 
 // Reports each pair of parts that makes no sense; `temperature` 0 is greedy decoding.

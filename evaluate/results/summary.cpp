@@ -187,10 +187,10 @@ class TaskSummary {
       const bool alone = measured_.batch_size_of(setting) == 1;
       const double greedy = result.speed.decode_ms_per_token * result.speed.speedup_decode.value / 1000;
       result.accounted = accounted_speed(timed_counts(records(setting)), costs, alone ? greedy : NAN);
-      if (!looks_up(setting)) result.predicted = predicted_speed(setting, stats, outputs(setting), costs);
+      if (!copies(setting)) result.predicted = predicted_speed(setting, stats, outputs(setting), costs);
     }
     result.work = work_result(measured_, setting, engine_);
-    if (result.work && looks_up(setting)) result.work->theory_operations_ratio.reset();
+    if (result.work && copies(setting)) result.work->theory_operations_ratio.reset();
     add_inside(setting, stats, result);
     result.drafter = setting.drafter_label();
     add_lossless_checks(setting, result);
@@ -210,12 +210,14 @@ class TaskSummary {
     return decoded * setting.decode.num_samples;
   }
 
-  // Returns whether prompt look-up drafts where it finds something, alone or before another drafter.
+  // Returns whether the setting's drafter is prompt look-up, which drafts where it finds something.
   bool looks_up(const Setting& setting) const {
-    if (setting.decode.copied_behind() > 0) return true;
     return std::ranges::any_of(options_.drafter,
                                [&](const auto& one) { return one.lookup && one.name == setting.drafter; });
   }
+
+  // Returns whether some windows are copies, which theory does not know.
+  bool copies(const Setting& setting) const { return looks_up(setting) || setting.decode.copied_behind() > 0; }
 
   std::optional<bool> alpha_is_conditional(const Setting& setting) const {
     if (!setting.decode.drafts()) return std::nullopt;

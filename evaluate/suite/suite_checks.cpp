@@ -51,7 +51,8 @@ void check_parts(const Setting& setting, const infer::DrafterSpec& drafter, cons
                  Problems& problems) {
   const infer::WindowTraits window = infer::window_traits(setting.decode);
   Problems found;
-  infer::validate_parts({infer::traits_of(drafter.kind), window, infer::acceptance_traits(setting.decode)},
+  infer::validate_parts({infer::traits_of(drafter.kind), window, infer::acceptance_traits(setting.decode),
+                         setting.decode.copied_behind()},
                         setting.temperature(), found);
   problems.add_all(found.list(), where + ", ");
   if (window.asks_router && setting.decode.router.empty()) problems.add(infer::missing_router(where));

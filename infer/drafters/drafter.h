@@ -51,6 +51,7 @@ struct DrafterTraits {
   bool logits = true;         // gives next_logits(), whose probabilities say how sure it is; false: only next_tokens()
   bool on_host = false;       // reads DraftRequest::on_host
   bool reads_target = false;  // drafts from the target's hidden states
+  bool in_target = false;     // is part of the target
   bool is_model = false;      // a model of its own, for which a router can be trained
 };
 

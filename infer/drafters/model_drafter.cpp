@@ -89,7 +89,8 @@ void ModelDrafter::prefill(const DraftBegin& begin) {
   encoder_ = {};
 }
 
-// Returns the committed tokens that the state has not processed: one, or two after a full acceptance.
+// Returns the committed tokens that the state has not processed: one, two after a full acceptance, and any number after
+// windows of look-up.
 model::StepInput ModelDrafter::unseen_tokens(const DraftRequest& request) const {
   model::StepInput input;
   input.logits = model::Logits::kLast;

@@ -53,7 +53,7 @@ std::span<const KindRow> kind_rows() {
        .expected = "ngram:FILE",
        .hint = "make one by a stage of kind = \"ngram\""},
       {.kind = kExit,
-       .traits = {.name = "early-exit"},
+       .traits = {.name = "early-exit", .in_target = true},
        .prefix = "exit",
        .most = std::numeric_limits<int64_t>::max(),
        .what = "an early exit drafts with the first layers of the model",

@@ -63,9 +63,10 @@ SharedDrafter as_drafter(std::shared_ptr<const data::NgramTable> table);
 // one-hot. It fits every target.
 SharedDrafter lookup_drafter(int64_t longest);
 
-// Puts prompt look-up before a drafter of the target: a window copies where the last `shortest` >= 1 tokens, or up to
-// 4, stood before, and is the drafter's elsewhere. A copied token's q is one-hot. The drafter must not be part of the
-// target, and the acceptance rule must verify every token.
+// Puts prompt look-up before a drafter of the target: a window copies where at least the last `shortest` >= 1 tokens
+// stood before, of several places behind the last one with most equal tokens (up to 4), and is the drafter's elsewhere.
+// A copied token's q is one-hot. Copies end with the drafter's positions. validate_parts() (infer/generator.h) says
+// what fits.
 std::unique_ptr<Drafter> with_lookup(std::unique_ptr<Drafter> drafter, int64_t shortest,
                                      const model::ModelInfo& target);
 

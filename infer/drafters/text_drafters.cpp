@@ -1,5 +1,5 @@
-// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up, which may
-// leave to another drafter what it does not find.
+// Drafters that read the text alone: `ngram`, from a table of n-gram counts, and `lookup`, prompt look-up, alone and
+// before another drafter.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "data/ngrams/ngram_table.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/drafters/registry.h"
+#include "infer/sampling/row_kernels.h"
 
 namespace draftsmith::infer {
 namespace {
@@ -102,11 +103,12 @@ class LoadedNgramDrafter final : public LoadedDrafter {
   std::shared_ptr<const data::NgramTable> table_;
 };
 
+// A row's text, and where a window copies from.
 struct LookupText {
   std::vector<int64_t> tokens;  // the source, then the row's committed tokens
   int64_t begin = 0;            // position where the row's tokens begin
   int64_t committed = 0;        // tokens of the row that are in `tokens`, or a start token, which is not
-  int64_t match = -1;           // position where the next window begins to copy; -1: nowhere
+  int64_t match = -1;           // position where the window begins to copy; -1: nowhere
 
   void add(const Row& row) {
     tokens.insert(tokens.end(), row.tokens.begin() + committed, row.tokens.end());
@@ -115,12 +117,11 @@ struct LookupText {
 
   bool copies() const { return match >= 0; }
 
-  // Returns the position behind the last earlier occurrence of the longest possible suffix of the row's tokens, of
-  // `shortest` to `longest`; -1 if there is none. A token of the same text follows there, and occurrences do not cross
-  // from the source into the row.
-  int64_t follower(int64_t shortest, int64_t longest) const {
+  // Looks for the last earlier occurrence of the longest possible suffix of the row's tokens, of `shortest` to
+  // `longest`. A token of the same text follows there, and occurrences do not cross from the source into the row.
+  void find(int64_t shortest, int64_t longest) {
     const auto last = tokens.rbegin();
-    int64_t found = -1;
+    match = -1;
     int64_t best = shortest - 1;
     for (int64_t next = std::ssize(tokens) - 1; next > 0 && best < longest; --next) {
       if (next == begin) continue;
@@ -129,69 +130,110 @@ struct LookupText {
       const int64_t length = std::mismatch(last, last + most, last + std::ssize(tokens) - next).first - last;
       if (length <= best) continue;
       best = length;
-      found = next;
+      match = next;
     }
-    return found;
   }
 
   // Returns the next token of the copy, which may go on into the tokens that it has drafted itself.
   int64_t copied(std::span<const int64_t> drafted) const {
     if (!copies()) return kNoProposal;
     const int64_t position = match + std::ssize(drafted);
-    if (position == begin) return kNoProposal;  // the source ends
+    if (match < begin && position >= begin) return kNoProposal;  // the source ends
     const int64_t beyond = position - std::ssize(tokens);
     return beyond >= 0 ? drafted[static_cast<size_t>(beyond)] : tokens[static_cast<size_t>(position)];
   }
 };
 
-// Logits of tokens that a copy does not have. Finite, so that a copied token that a logits processor forbids leaves
-// numbers; every temperature makes probabilities of 0 of them.
-constexpr float kImpossible = -1e8F;
+// Returns the texts of a batch that begins.
+std::vector<LookupText> texts_of(const DraftBegin& begin) {
+  std::vector<LookupText> texts;
+  texts.reserve(begin.rows.size());
+  for (size_t b = 0; b < begin.rows.size(); ++b) {
+    if (b % static_cast<size_t>(begin.samples) != 0) {  // another sample of the same source
+      texts.push_back(texts.back());
+      continue;
+    }
+    const Row& row = begin.rows[b];
+    LookupText& text = texts.emplace_back(LookupText{.tokens = row.source, .begin = std::ssize(row.source)});
+    if (begin.target_encoder != nullptr) text.committed = row.prefix;  // the start token means nothing in a text
+    text.add(row);
+  }
+  return texts;
+}
 
-// Look-up alone, or before another drafter, which drafts the windows for which nothing is found.
 class PromptLookupDrafter final : public Drafter {
  public:
-  // `other` and its target may be absent. A window begins to copy behind an n-gram of `shortest` to `longest` tokens.
-  PromptLookupDrafter(int64_t shortest, int64_t longest, std::unique_ptr<Drafter> other = nullptr,
-                      const model::ModelInfo& target = {})
-      : shortest_(shortest),
-        longest_(longest),
-        other_(std::move(other)),
+  explicit PromptLookupDrafter(int64_t longest) : longest_(longest) {}
+
+  DrafterTraits traits() const override { return traits_of(DrafterKind::kLookup); }
+  void prefill(const DraftBegin& begin) override { texts_ = texts_of(begin); }
+
+  std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& request) override {
+    std::vector<int64_t> tokens(request.rows.size(), kNoProposal);
+    for (size_t b = 0; b < tokens.size(); ++b) {
+      if (request.active[b] == 0) continue;
+      if (request.on_host[b].empty()) texts_[b].find(1, longest_);
+      tokens[b] = texts_[b].copied(request.on_host[b]);
+    }
+    return tokens;
+  }
+
+  at::Tensor next_logits(const DraftRequest&) override { throw std::logic_error("prompt look-up has no logits"); }
+
+  void observe(const DraftObservation& observation) override {
+    for (size_t b = 0; b < texts_.size(); ++b) texts_[b].add(observation.rows[b]);
+  }
+
+  void select_rows(std::span<const int64_t> rows) override { keep_rows(texts_, rows); }
+
+ private:
+  int64_t longest_;
+  std::vector<LookupText> texts_;  // [B]
+};
+
+// Writes a row [V] of logits whose only possible token is `token`. All are finite, so that a logits processor that
+// forbids the token leaves numbers; at every temperature the others' probabilities are 0.
+void write_certain(const at::Tensor& row, int64_t token) {
+  constexpr float kImpossible = -1e8F;
+  if (row.is_cpu() && row.scalar_type() == at::kFloat) {  // on this thread: LibTorch's disturb the next step
+    std::fill_n(row.mutable_data_ptr<float>(), row.numel(), kImpossible);
+    row.mutable_data_ptr<float>()[token] = 0;
+  } else {
+    row.fill_(kImpossible);
+    row.select(0, token).zero_();
+  }
+}
+
+// Prompt look-up before another drafter, whose windows are those for which nothing is found. The other one sees nothing
+// of a copied window but what is committed. It is no part of its target, so run_target() and count_layers() are the
+// target's own; whole windows on a device are not drafted behind look-up, which reads texts on the host.
+class DrafterBehindLookup final : public Drafter {
+ public:
+  DrafterBehindLookup(std::unique_ptr<Drafter> drafter, int64_t shortest, const model::ModelInfo& target)
+      : drafter_(std::move(drafter)),
+        shortest_(shortest),
         vocabulary_(target.vocabulary),
         type_(at::TensorOptions(target.dtype == at::kDouble ? at::kDouble : at::kFloat).device(target.device)) {}
 
   DrafterTraits traits() const override {
-    if (!other_) return traits_of(DrafterKind::kLookup);
-    DrafterTraits traits = other_->traits();
+    DrafterTraits traits = drafter_->traits();
     traits.on_host = true;
     return traits;
   }
 
-  void encode(const DraftBegin& begin) override {
-    if (other_) other_->encode(begin);
-  }
+  void encode(const DraftBegin& begin) override { drafter_->encode(begin); }
 
   void prefill(const DraftBegin& begin) override {
-    if (other_) other_->prefill(begin);
-    texts_.clear();
-    texts_.reserve(begin.rows.size());
-    for (size_t b = 0; b < begin.rows.size(); ++b) {
-      if (b % static_cast<size_t>(begin.samples) != 0) {  // another sample of the same source
-        texts_.push_back(texts_.back());
-        continue;
-      }
-      const Row& row = begin.rows[b];
-      LookupText& text = texts_.emplace_back(LookupText{.tokens = row.source, .begin = std::ssize(row.source)});
-      if (begin.target_encoder != nullptr) text.committed = row.prefix;  // the start token means nothing in a text
-      read(row, text);
-    }
+    drafter_->prefill(begin);
+    texts_ = texts_of(begin);
+    find();
   }
 
-  // With another drafter, tokens are proposed if all rows copy, or if none does and the other one proposes them.
+  // Proposes tokens if all rows copy, or if none does and the drafter proposes them.
   std::optional<std::vector<int64_t>> next_tokens(const DraftRequest& request) override {
-    const std::vector<int64_t> left = left_to_other(request);
-    if (any(left)) return std::ranges::equal(left, request.active) ? other_->next_tokens(request) : std::nullopt;
-    std::vector<int64_t> tokens(request.rows.size(), kNoProposal);
+    const std::vector<int64_t> left = left_to_drafter(request);
+    if (any(left)) return std::ranges::equal(left, request.active) ? drafter_->next_tokens(request) : std::nullopt;
+    std::vector<int64_t> tokens(left.size(), kNoProposal);
     for (size_t b = 0; b < tokens.size(); ++b) {
       if (request.active[b] != 0) tokens[b] = texts_[b].copied(request.on_host[b]);
     }
@@ -199,62 +241,56 @@ class PromptLookupDrafter final : public Drafter {
   }
 
   at::Tensor next_logits(const DraftRequest& request) override {
-    if (!other_) throw std::logic_error("prompt look-up has no logits");
-    const std::vector<int64_t> left = left_to_other(request);
+    const std::vector<int64_t> left = left_to_drafter(request);
     DraftRequest rest = request;
     rest.active = left;
-    at::Tensor logits = any(left) ? other_->next_logits(rest) : at::empty({std::ssize(left), vocabulary_}, type_);
+    const at::Tensor logits =
+        any(left) ? promoted(drafter_->next_logits(rest)) : at::empty({std::ssize(left), vocabulary_}, type_);
     for (size_t b = 0; b < left.size(); ++b) {
       if (request.active[b] == left[b]) continue;
       const std::vector<int64_t>& drafted = request.on_host[b];
       const int64_t token = texts_[b].copied(drafted);
-      at::Tensor row = logits[static_cast<int64_t>(b)];
-      row.fill_(kImpossible);
-      row[token == kNoProposal ? drafted.back() : token] = 0;  // where the source ends, any token will do
+      // Logits cannot end a draft where the source ends: the last token once more is seldom right.
+      write_certain(logits[static_cast<int64_t>(b)], token == kNoProposal ? drafted.back() : token);
     }
     return logits;
   }
 
   StepTokens step_tokens(const DraftRequest& request, size_t row) const override {
-    if (!other_) return {};
-    return texts_[row].copies() ? StepTokens{0, 0} : other_->step_tokens(request, row);
+    return texts_[row].copies() ? StepTokens{0, 0} : drafter_->step_tokens(request, row);
   }
 
   void observe(const DraftObservation& observation) override {
-    if (other_) other_->observe(observation);
-    for (size_t b = 0; b < texts_.size(); ++b) read(observation.rows[b], texts_[b]);
+    drafter_->observe(observation);
+    for (size_t b = 0; b < texts_.size(); ++b) texts_[b].add(observation.rows[b]);
+    find();
   }
 
   void select_rows(std::span<const int64_t> rows) override {
-    if (other_) other_->select_rows(rows);
+    drafter_->select_rows(rows);
     keep_rows(texts_, rows);
   }
 
-  int64_t room(const Row& row) const override { return other_ ? other_->room(row) : Drafter::room(row); }
-
-  std::vector<int64_t> target_layers() const override {
-    return other_ ? other_->target_layers() : Drafter::target_layers();
-  }
+  int64_t room(const Row& row) const override { return drafter_->room(row); }
+  std::vector<int64_t> target_layers() const override { return drafter_->target_layers(); }
 
  private:
-  // Reads a row's new tokens, and looks for what the next window copies.
-  void read(const Row& row, LookupText& text) const {
-    text.add(row);
-    text.match = text.follower(shortest_, longest_);
+  // Looks for what each row's next window copies.
+  void find() {
+    for (LookupText& text : texts_) text.find(shortest_, std::max(shortest_, kLongestLookup));
   }
 
   // Returns for each row [B] 1 if it drafts and does not copy, else 0.
-  std::vector<int64_t> left_to_other(const DraftRequest& request) const {
+  std::vector<int64_t> left_to_drafter(const DraftRequest& request) const {
     std::vector<int64_t> left(request.active.begin(), request.active.end());
-    for (size_t b = 0; b < left.size(); ++b) left[b] &= other_ && !texts_[b].copies() ? 1 : 0;
+    for (size_t b = 0; b < left.size(); ++b) left[b] &= texts_[b].copies() ? 0 : 1;
     return left;
   }
 
+  std::unique_ptr<Drafter> drafter_;
   int64_t shortest_;
-  int64_t longest_;
-  std::unique_ptr<Drafter> other_;  // null: none
   int64_t vocabulary_;
-  at::TensorOptions type_;         // of logits
+  at::TensorOptions type_;         // of logits if all rows copy
   std::vector<LookupText> texts_;  // [B]
 };
 
@@ -265,7 +301,7 @@ class LoadedLookupDrafter final : public LoadedDrafter {
   std::string name() const override { return "lookup:" + std::to_string(longest_); }
   void check(const DraftTarget& /*target*/, Problems& /*problems*/) const override {}
   std::unique_ptr<Drafter> make(const DraftTarget& /*target*/) const override {
-    return std::make_unique<PromptLookupDrafter>(1, longest_);
+    return std::make_unique<PromptLookupDrafter>(longest_);
   }
 
  private:
@@ -284,8 +320,7 @@ SharedDrafter lookup_drafter(int64_t longest) {
 
 std::unique_ptr<Drafter> with_lookup(std::unique_ptr<Drafter> drafter, int64_t shortest,
                                      const model::ModelInfo& target) {
-  const int64_t longest = std::max(shortest, kLongestLookup);
-  return std::make_unique<PromptLookupDrafter>(shortest, longest, std::move(drafter), target);
+  return std::make_unique<DrafterBehindLookup>(std::move(drafter), shortest, target);
 }
 
 }  // namespace draftsmith::infer

@@ -117,11 +117,14 @@ Drafting::Window Drafting::begin_window(const RowBatch& batch) const {
 
 // Counts the drafter's next step.
 void Drafting::count_step(RowBatch& batch, const DraftRequest& request, Window& window) const {
-  const auto rows = static_cast<double>(std::ranges::count(window.active, 1));
-  for (size_t b = 0; b < batch.rows.size(); ++b) {
-    if (window.active[b] == 0) continue;
+  std::vector<StepTokens> steps(batch.rows.size(), {0, 0});
+  for (size_t b = 0; b < steps.size(); ++b) {
+    if (window.active[b] != 0) steps[b] = parts_.drafter->step_tokens(request, b);
+  }
+  const auto rows = static_cast<double>(std::ranges::count_if(steps, [](const auto& one) { return one.logits > 0; }));
+  for (size_t b = 0; b < steps.size(); ++b) {
     Row& row = batch.rows[b];
-    const auto [tokens, logits] = parts_.drafter->step_tokens(request, b);
+    const auto [tokens, logits] = steps[b];
     if (logits == 0) continue;
     ++window.steps[b];
     ++row.stats.draft_runs;

@@ -274,9 +274,10 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
                         drawn[0].params.value("temperature", 0.0), times_text(drawn[0]),
                         100 * drawn[0].acceptance.acceptance_rate);
   }
-  if (const auto behind = fastest(task, "drafter", false, true); !behind.empty()) {
-    text += fmt::format("with prompt look-up before it (--lookup, in this program alone): lossless {}\n",
-                        times_text(behind[0]));
+  if (const auto behind = fastest(task, "drafter", false, true);
+      !behind.empty() && behind[0].speed.speedup.interval.low > 1) {
+    text += fmt::format("behind prompt look-up (--lookup {}), in this program alone: lossless {} ({})\n",
+                        behind[0].params.value("lookup", 0), times_text(behind[0]), behind[0].name);
   }
   if (!lookup.empty() && lookup[0].speed.speedup.interval.low > 1) {
     text += fmt::format("prompt look-up, which needs no drafter: lossless {}\n", times_text(lookup[0]));

@@ -195,6 +195,10 @@ TEST_F(DeviceDecoding, DraftersThatReadTheTargetGiveTheCpusIds) {
   }
   expect_same(testing::identity_shared_encoder(testing::kNoise), "speculative", 1);
   expect_same(testing::identity_shared_encoder(testing::kNoise), "bild", 5);
+  const testing::TandemPair pair = testing::features_pair(testing::Kind::kDecoderOnly);
+  DecodeOptions behind_lookup = testing::tandem_options("speculative", 4, 5);
+  behind_lookup.lookup = 1;
+  expect_the_cpus_ids([&] { return pair.run(behind_lookup); }, {pair.primary.get(), pair.secondary.get()});
 }
 
 // Logits over several steps of a drafter: a step that is replayed overwrites those before it.

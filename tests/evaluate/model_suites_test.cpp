@@ -53,6 +53,9 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   add_run("assisted", "table");
   add_run("assisted", "copy");
   for (const char* name : {"table", "copy"}) add_run("speculative", name).lists[&DecodeOptions::window] = {3};
+  SettingGrid& behind_lookup = add_run("speculative", "table");
+  behind_lookup.lists[&DecodeOptions::window] = {3};
+  behind_lookup.lists[&DecodeOptions::lookup] = {1};
   const auto results = run_suite();
   for (const char* name : {"assisted.table", "assisted.copy"}) {
     const auto run = find(results, name);
@@ -65,6 +68,9 @@ TEST_F(ModelSuite, TablesAndLookupAreDraftersToo) {
   const auto copy = find(results, "speculative.copy.T1.G3");  // drafts where it finds something: not at every step
   EXPECT_FALSE(copy.contains("predicted") || copy.at("work").contains("theory_operations_ratio")) << copy;
   EXPECT_TRUE(copy.at("acceptance").at("alpha_conditional").get<bool>());
+  const auto behind = find(results, "speculative.table.T1.G3.L1");  // drafts at every step, here and there by copying
+  EXPECT_FALSE(behind.contains("predicted") || behind.at("work").contains("theory_operations_ratio")) << behind;
+  EXPECT_FALSE(behind.at("acceptance").at("alpha_conditional").get<bool>());
   for (const char* name : {"table", "copy"}) {
     const auto& drafter = results.at("tasks").at(0).at("drafters").at(name);
     EXPECT_GT(drafter.at("cost_ratio"), 0) << name;

@@ -193,6 +193,25 @@ TEST(EvaluationChecks, LookupNeitherDecodesAloneNorKnowsConfidence) {
   EXPECT_THAT(problems_of(options), HasSubstr("run[0].model"));
 }
 
+TEST(EvaluationChecks, LookupStandsBeforeDraftersThatNeedNotSeeEveryToken) {
+  SettingGrid run = drafted_run("assisted");
+  run.lists[&DecodeOptions::lookup] = {0, 2};
+  SuiteOptions options = checked_suite({run});
+  for (const auto& [drafter, expected] : std::vector<std::pair<infer::DrafterOptions, const char*>>{
+           {{.name = "a", .ngram = "n.h5"}, ""},
+           {{.name = "a", .lookup = true}, "this drafter is look-up itself"},
+           {{.name = "a", .exit = 1}, "layers of the model draft"}}) {
+    options.drafter = {drafter};
+    EXPECT_THAT(problems_of(options), HasSubstr(expected));
+    EXPECT_EQ(problems_of(options).empty(), *expected == 0) << problems_of(options);
+  }
+  options.drafter = {{.name = "a", .model = "small"}};
+  for (const char* rule : {"router", "oracle"}) {
+    options.run[0].decode.window_rule = rule;
+    EXPECT_THAT(problems_of(options), HasSubstr("is made for the drafter's own tokens")) << rule;
+  }
+}
+
 TEST(EvaluationChecks, RunsOfOneGroupChooseAlike) {
   SettingGrid first = drafted_run("bild");
   first.lists[&DecodeOptions::fallback] = {0.5};

@@ -246,9 +246,10 @@ TEST(LookupBeforeADrafter, WritesWhatGreedyDecodingWritesInEveryBatch) {
     const Case pair = resembling_pair(6, encoder_decoder, {kEos});
     DecodeOptions options{.max_new_tokens = 24};
     const auto decoded = [&] { return decode(pair, options, repeating_prompts()); };
-    for (const int64_t ngram : {0, 3}) {
+    for (const bool processed : {false, true}) {
       options.method = "greedy";
-      options.no_repeat_ngram_size = ngram;  // forbids copies
+      options.repetition_penalty = processed ? 1.5 : 1.0;
+      if (encoder_decoder) options.no_repeat_ngram_size = processed ? 3 : 0;  // forbids copies of the output
       const auto greedy = ids_of(decoded());
       options.method = "speculative";
       options.temperature = 0;
@@ -261,12 +262,30 @@ TEST(LookupBeforeADrafter, WritesWhatGreedyDecodingWritesInEveryBatch) {
         EXPECT_EQ(ids_of(results), greedy) << batch;
         const DecodeStats stats = total(results);
         EXPECT_LT(stats.draft_runs, alone.draft_runs) << "copies are no runs";
+        EXPECT_NEAR(stats.draft_steps.passes, std::round(stats.draft_steps.passes), 1e-9) << "shares of whole steps";
         EXPECT_GT(stats.drafted, stats.draft_runs);
         EXPECT_EQ(stats.accepted + stats.verifications - stats.cut, stats.emitted);
       }
       options.batch_size.reset();
       options.lookup = 0;
     }
+  }
+}
+
+TEST(LookupBeforeADrafter, ATableProposesWhereNothingIsCopied) {
+  constexpr int64_t kIds = 6;
+  const data::NgramTable table = make_table(3, kIds);
+  OracleModel target(oracle_info(kIds), random_oracle(kIds, 4, 2.5, {kEos}));
+  DecodeOptions options{.max_new_tokens = 24};
+  const auto greedy = ids_of(Generator(models_drafting(target, {}), options).generate(repeating_prompts()));
+  options.method = "assisted";
+  options.lookup = 2;
+  for (const int64_t batch : {1, 3, 8}) {
+    options.batch_size = batch;
+    const auto results = Generator(models_drafting(target, {.table = &table}), options).generate(repeating_prompts());
+    EXPECT_EQ(ids_of(results), greedy) << batch;
+    EXPECT_GT(total(results).draft_runs, 0);
+    EXPECT_LT(total(results).draft_runs, total(results).drafted);
   }
 }
 
@@ -278,6 +297,7 @@ TEST(LookupBeforeADrafter, SamplingKeepsTheTargetsDistribution) {
       options.lookup = 1;
       options.acceptance = acceptance;
       options.batch_size = batch;
+      options.top_k = batch > 1 ? 3 : 0;
       const auto results = decode(pair, options, sampled_sources());
       EXPECT_LT(worst_deviate(pair.target, options, results), kAlarm) << acceptance << " " << batch;
       EXPECT_GT(total(results).drafted, total(results).draft_runs) << "some are copies";
@@ -285,14 +305,15 @@ TEST(LookupBeforeADrafter, SamplingKeepsTheTargetsDistribution) {
   }
 }
 
-TEST(LookupBeforeADrafter, PartsThatMustSeeEveryTokenAreRefused) {
-  const Case pair = resembling_pair(kTableIds);
+TEST(LookupBeforeADrafter, WhatDoesNotFitIsRefused) {
+  const Case pair = resembling_pair(6, false);
   DecodeOptions options{.method = "speculative", .lookup = 2, .temperature = 0};
-  const auto message = [&] { return error_of([&] { decode(pair, options, sampled_sources()); }); };
+  const auto message = [&] { return error_of([&] { decode(pair, options, repeating_prompts()); }); };
   EXPECT_EQ(message(), "no error");
-  options.window_rule = "oracle";
-  EXPECT_THAT(message(), AllOf(HasSubstr("lookup 2"), HasSubstr("window oracle"), HasSubstr("leave lookup out")));
-  options.window_rule = "";
+  options.no_repeat_ngram_size = 3;
+  EXPECT_THAT(message(), AllOf(HasSubstr("no_repeat_ngram_size 3"), HasSubstr("leave lookup out")));
+  options.no_repeat_ngram_size = 6;
+  EXPECT_EQ(message(), "no error");
   OracleModel target(oracle_info(kTableIds), random_oracle(kTableIds, 1));
   EXPECT_THAT(error_of([&] { Generator(models_drafting(target, {.lookup = 4}), options); }),
               HasSubstr("this drafter is look-up itself"));

@@ -33,6 +33,7 @@ TEST(SharedEncoderDrafter, LosslessMethodsWriteTheTargetsOutputAtEveryBatchSizeA
       }
     }
   }
+  expect_lossless_otherwise(pairs[0], 5);
   const DecodeStats noisy = total(pairs[0].run(tandem_options("assisted", 4, 5)));
   EXPECT_GT(noisy.accepted, noisy.drafted / 5);
   EXPECT_LT(noisy.accepted, noisy.drafted);
