@@ -181,9 +181,10 @@ TEST_F(DeviceDecoding, MethodsInsideGiveTheCpusIds) {
 }
 
 TEST_F(DeviceDecoding, DraftersThatReadTheTargetGiveTheCpusIds) {
-  const auto expect_same = [](const testing::TandemPair& pair, const char* method, int64_t batch) {
-    SCOPED_TRACE(fmt::format("{} batch {}", method, batch));
-    const DecodeOptions options = testing::tandem_options(method, 4, batch);
+  const auto expect_same = [](const testing::TandemPair& pair, const char* method, int64_t batch, int64_t lookup = 0) {
+    SCOPED_TRACE(fmt::format("{} batch {} lookup {}", method, batch, lookup));
+    DecodeOptions options = testing::tandem_options(method, 4, batch);
+    options.lookup = lookup;
     expect_the_cpus_ids([&] { return pair.run(options); }, {pair.primary.get(), pair.secondary.get()});
   };
   for (const testing::Kind kind : testing::kKinds) {
@@ -195,10 +196,7 @@ TEST_F(DeviceDecoding, DraftersThatReadTheTargetGiveTheCpusIds) {
   }
   expect_same(testing::identity_shared_encoder(testing::kNoise), "speculative", 1);
   expect_same(testing::identity_shared_encoder(testing::kNoise), "bild", 5);
-  const testing::TandemPair pair = testing::features_pair(testing::Kind::kDecoderOnly);
-  DecodeOptions behind_lookup = testing::tandem_options("speculative", 4, 5);
-  behind_lookup.lookup = 1;
-  expect_the_cpus_ids([&] { return pair.run(behind_lookup); }, {pair.primary.get(), pair.secondary.get()});
+  expect_same(testing::features_pair(testing::Kind::kDecoderOnly), "speculative", 5, 1);
 }
 
 // Logits over several steps of a drafter: a step that is replayed overwrites those before it.
