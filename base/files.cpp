@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -235,6 +236,19 @@ TemporaryDirectory::TemporaryDirectory(const fs::path& parent) {
 TemporaryDirectory::~TemporaryDirectory() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+}
+
+FileLock::FileLock(const fs::path& file, const std::string& flag) {
+  descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw UserError({file.string(), "the file cannot be created", "", std::strerror(errno), ""});
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(descriptor_);
+  throw UserError({file.parent_path().string(), "another run is working in this directory", "", "",
+                   "wait for it to end, or choose another directory with " + flag});
+}
+
+FileLock::~FileLock() {
+  ::close(descriptor_);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {

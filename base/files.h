@@ -66,8 +66,8 @@ class AtomicFile {
 
 void write_file_atomic(const std::filesystem::path& file, std::string_view content);
 
-// Returns the whole content of a file. Throws UserError if the file does not exist, is not a regular file, cannot be
-// read or is larger than `max_bytes`.
+// Returns the whole content of a file. Throws UserError if the file does not exist, is a directory, cannot be read or
+// is larger than `max_bytes`.
 std::string read_file(const std::filesystem::path& file, uint64_t max_bytes = std::numeric_limits<uint64_t>::max());
 
 // Creates a directory and its parents. Throws a UserError with the path and the reason.
@@ -95,6 +95,20 @@ class TemporaryDirectory {
 
  private:
   std::filesystem::path path_;
+};
+
+// Lock on a file from construction to destruction, so that one run at a time works where the file is. The file is made
+// if need be, and stays. The system releases the lock when the process ends.
+class FileLock {
+ public:
+  // Errors: UserError if another run has the lock, with the flag that names another directory, or for a bad path.
+  FileLock(const std::filesystem::path& file, const std::string& flag);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
 };
 
 // File mapped as read-only memory: pages are read when they are touched and dropped when memory gets scarce.

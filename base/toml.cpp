@@ -127,6 +127,47 @@ void apply_overlay(toml::table& root, const std::string& assignment, Problems& p
   parsed.get("value")->visit([&](auto& value) { node->as_table()->insert_or_assign(parts.back(), std::move(value)); });
 }
 
+// Returns where the text that begins with a quote at `at` ends.
+size_t end_of_text(std::string_view toml, size_t at) {
+  const char quote = toml[at];
+  const std::string three(3, quote);
+  const bool lines = toml.substr(at, 3) == three;
+  for (at += lines ? 3 : 1; at < toml.size(); ++at) {
+    if (quote == '"' && toml[at] == '\\') {
+      ++at;
+    } else if (!lines && (toml[at] == quote || toml[at] == '\n')) {
+      return at + 1;
+    } else if (lines && toml.substr(at, 3) == three) {
+      return std::min(toml.find_first_not_of(quote, at), at + 5);  // quotes before the last three belong to the text
+    }
+  }
+  return toml.size();
+}
+
+// Refuses keys of so many parts that the tables in them, one in another, would not fit the stack.
+void require_short_keys(std::string_view toml, const std::string& source_name) {
+  constexpr int64_t kMostParts = 32;
+  int64_t parts = 1;
+  for (size_t at = 0; at < toml.size();) {
+    const auto c = static_cast<unsigned char>(toml[at]);
+    if (c == '"' || c == '\'') {
+      at = end_of_text(toml, at);
+    } else if (c == '#') {
+      at = std::min(toml.find('\n', at), toml.size());
+    } else {
+      if (c == '.') ++parts;
+      if (c != '.' && std::isalnum(c) == 0 && std::string_view("_- \t").find(toml[at]) == std::string_view::npos) {
+        parts = 1;
+      }
+      ++at;
+    }
+    if (parts <= kMostParts) continue;
+    const auto line = 1 + std::count(toml.begin(), toml.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw UserError({fmt::format("{}:{}", source_name, line), "a key has too many parts",
+                     fmt::format("at most {} names with dots between them", kMostParts), "more", ""});
+  }
+}
+
 }  // namespace
 
 toml::table parse_toml(std::string_view text, const std::string& source_name) {
@@ -134,6 +175,7 @@ toml::table parse_toml(std::string_view text, const std::string& source_name) {
     throw UserError({source_name, "not valid UTF-8 (byte offset " + std::to_string(*bad) + ")", "UTF-8 text", "", ""});
   }
   try {
+    require_short_keys(text, source_name);
     return toml::parse(text, source_name);
   } catch (const toml::parse_error& error) {
     const auto& at = error.source().begin;

@@ -40,15 +40,18 @@ struct ScoreFlags {
 void print_text(const Metric& metric, const metrics::ScoreReport& report, int64_t resamples) {
   fmt::print("{}", metric.text(report.sums, report.signature));
   for (const auto& score : report.scores) {
+    if (report.lines < 2) break;  // no interval
     fmt::print("{0}: 95 % interval {1:.{3}f} to {2:.{3}f} ({4} bootstrap resamples of {5} lines)\n", score.name,
                score.interval.low, score.interval.high, metric.digits(), resamples, report.lines);
   }
   for (const auto& [score, test] : report.compared) {
-    fmt::print(
-        "{}: difference {:+.4f} to the other system's {:.4f}, 95 % interval {:+.4f} to {:+.4f}, "
-        "p = {:.4f} (paired bootstrap)\n",
-        score, test.difference, test.score_b, test.difference_interval.low, test.difference_interval.high,
-        test.p_value);
+    fmt::print("{}: difference {:+.4f} to the other system's {:.4f}", score, test.difference, test.score_b);
+    if (report.lines < 2) {
+      fmt::print("\n");
+      continue;
+    }
+    fmt::print(", 95 % interval {:+.4f} to {:+.4f}, p = {:.4f} (paired bootstrap)\n", test.difference_interval.low,
+               test.difference_interval.high, test.p_value);
   }
 }
 

@@ -258,8 +258,8 @@ void add_lengths(Fields<O>& fields) {
            "Most tokens put out, EOS included. Default: the model's own setting, else 128. A decoder-only model's "
            "context may leave room for fewer.")
       .add("long_prompts", &O::long_prompts, Choices(long_prompt_policies().names()),
-           "A prompt that fills the context of the model or its drafter, so that no token could follow: error refuses "
-           "it; truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
+           "A prompt that fills the model's context, so that no token could follow: error refuses it;"
+           " truncate-left drops its beginning (never the BOS) so that max_new_tokens fit, at most half of the "
            "context; skip gives it an empty output.")
       .add("batch_size", &O::batch_size, GridKey::kList, OuterLoop{}, Label{"batch"}, Range{1, 4096}, Unit{"inputs"},
            "Inputs decoded together. Default: 1; in suites the suite's own, and baselines have the same.")

@@ -63,6 +63,7 @@ Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunctio
                             const ResamplingOptions& options) {
   const int64_t lines = statistics.lines();
   if (lines == 0) return {};
+  if (lines == 1) return {NAN, NAN};
   RandomSequence draws = draws_of(options, "metrics/bootstrap");
   std::vector<double> scores;
   scores.reserve(static_cast<size_t>(options.resamples));
@@ -83,7 +84,8 @@ PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, co
   PairedTest test{.score_b = score(b.sum())};
   test.difference = score(a.sum()) - test.score_b;
   const int64_t lines = a.lines();
-  if (lines == 0) return test;
+  if (lines == 1) test.difference_interval = {NAN, NAN};
+  if (lines < 2) return test;
   RandomSequence draws = draws_of(options, "metrics/paired_bootstrap");
   std::vector<double> differences;
   for (int64_t resample = 0; resample < options.resamples; ++resample) {

@@ -40,7 +40,8 @@ double percentile(const std::vector<double>& sorted, double share);
 // Returns a percentile interval. Sorts `values`.
 Interval percentile_interval(std::vector<double>& values, double confidence);
 
-// Returns the bootstrap interval of the corpus score from lines drawn with replacement; [0,0] for an empty corpus.
+// Returns the bootstrap interval of the corpus score from lines drawn with replacement; [0,0] for an empty corpus, NaN
+// for one line, which tells nothing of others.
 Interval bootstrap_interval(const LineStatistics& statistics, const ScoreFunction& score,
                             const ResamplingOptions& options = {});
 
@@ -52,7 +53,8 @@ struct PairedTest {
   double p_value = 1;  // two-sided, under the hypothesis that the systems do not differ
 };
 
-// Returns p = (1 + #{|d* - mean(d*)| >= |d|}) / (1 + resamples) with d* the difference on a resample of lines.
+// Returns p = (1 + #{|d* - mean(d*)| >= |d|}) / (1 + resamples) with d* the difference on a resample of lines; of one
+// line p is 1 and the interval NaN.
 PairedTest paired_bootstrap(const LineStatistics& a, const LineStatistics& b, const ScoreFunction& score,
                             const ResamplingOptions& options = {});
 

@@ -1,12 +1,8 @@
 #include "recipes/pipeline.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/environment.h"
@@ -15,6 +11,7 @@
 #include "base/logging.h"
 #include "base/signals.h"
 #include "base/timing.h"
+#include "data/datasets/datasets.h"
 #include "distributed/process_group.h"
 
 namespace draftsmith::recipes {
@@ -91,30 +88,6 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
 }
 
 namespace {
-
-// Lock on a work directory from construction to destruction, so that one run at a time works there. The system releases
-// it when the process ends.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(const std::filesystem::path& directory) {
-    const std::filesystem::path file = directory / kLock;
-    descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) {
-      throw UserError({.where = file.string(), .what = "cannot be created", .found = std::strerror(errno)});
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    ::close(descriptor_);
-    throw UserError({.where = directory.string(),
-                     .what = "another run is working in this directory",
-                     .hint = "wait for it to end, or choose another directory with --work"});
-  }
-  ~DirectoryLock() { ::close(descriptor_); }
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
 
 // Returns the hash of an input file's content, or of the names and contents of a folder's files. Left out are those of
 // other programs (.git, .cache), and folders that recipes work in.
@@ -246,7 +219,7 @@ std::vector<Done> plan_stages(const Recipe& recipe, size_t count) {
     done.version = stage.kind->version;
     done.options = stage.checked.options;
     for (const std::string& input : stage.inputs) done.inputs["@" + input] = hashes.at(input);
-    for (const std::string& file : stage.files) done.inputs[file] = path_hash(file, known);
+    for (const std::string& file : stage.files) done.inputs[file] = path_hash(data::real_path(file), known);
     done.hash = hashes[stage.name] = stage_hash(stage, done.inputs);
   }
   return planned;
@@ -269,10 +242,10 @@ std::vector<StageResult> run_recipe(const Recipe& recipe, PipelineOptions option
   if (options.work.empty()) options.work = std::filesystem::path("work") / recipe.name;
   const size_t count = stages_to_run(recipe, options.until);
   ProcessGroup& world = *options.execution.world;
-  std::optional<DirectoryLock> lock;
+  std::optional<FileLock> lock;
   if (world.leads()) {
     make_directories(options.work);
-    lock.emplace(options.work);
+    lock.emplace(options.work / kLock, "--work");
   }
   require_same_run(recipe, count, options);
   const std::vector<Done> planned = plan_stages(recipe, options.fresh ? recipe.stages.size() : count);

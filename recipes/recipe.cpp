@@ -1,6 +1,7 @@
 #include "recipes/recipe.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <set>
 
@@ -198,12 +199,14 @@ void check_file(const std::string& text, const std::string& where, RecipeStage& 
   const std::string path = data::real_path(text);
   std::error_code unknown;  // as of a loop of links
   if (!std::filesystem::exists(path, unknown)) problems.add(data::missing_path(text, where));
-  stage.files.push_back(path);
-  if (!path.ends_with("tokenizer.json") && !path.ends_with(".model")) return;
-  for (const char* read_with_it : {"added_tokens.json", "chat_template.jinja", "merges.txt", "special_tokens_map.json",
-                                   "tokenizer.model", "tokenizer_config.json", "vocab.json"}) {
-    const auto beside = std::filesystem::path(path).parent_path() / read_with_it;
-    if (beside != path && std::filesystem::exists(beside, unknown)) stage.files.push_back(beside.string());
+  stage.files.push_back(text);
+  constexpr std::array<const char*, 5> kOfTokenizers = {"tokenizer.json", ".model", ".spm", "vocab.json", "merges.txt"};
+  if (std::ranges::none_of(kOfTokenizers, [&](const char* end) { return path.ends_with(end); })) return;
+  for (const char* read_with_it :
+       {"added_tokens.json", "chat_template.jinja", "config.json", "merges.txt", "special_tokens_map.json",
+        "target.spm", "tokenizer.model", "tokenizer_config.json", "vocab.json"}) {
+    const std::string beside = std::filesystem::path(text).parent_path() / read_with_it;
+    if (beside != text && std::filesystem::exists(data::real_path(beside), unknown)) stage.files.push_back(beside);
   }
 }
 
@@ -301,6 +304,11 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
   Recipe recipe;
   std::vector<RecipeFile> files;
   find_files(file, {}, {}, files, problems);
+  for (const std::string& text : overrides) {
+    if (!text.starts_with(kInclude)) continue;
+    problems.add({"--set " + text, "what a recipe includes is read before --set", "a key of a stage", "",
+                  "change `include` in the file"});
+  }
   for (size_t i = 0; i < files.size(); ++i) files[i].overrides = overrides_for(files, i, overrides);
   for (RecipeFile& source : files) {
     const toml::table root = source.parse(problems);

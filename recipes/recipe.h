@@ -26,7 +26,7 @@ struct RecipeStage {
   CheckedOptions checked{};           // parsed options
   std::vector<std::string> inputs{};  // stages that the options refer to, in order of first use
   bool if_needed = false;             // left out unless another stage reads it
-  std::vector<std::string> files{};   // other input files and folders, with "$DATA" replaced
+  std::vector<std::string> files{};   // other input files and folders, as in the recipe
 };
 
 struct Recipe {

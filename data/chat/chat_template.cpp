@@ -22,6 +22,7 @@ using nlohmann::ordered_json;
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kAssistant = "assistant";
+constexpr uint64_t kMostBytes = uint64_t{16} << 20;
 constexpr double kStartSeconds = 30;  // for Python and its modules, on a busy machine
 constexpr double kGraceSeconds = 5;   // the script itself ends a conversation that takes too long
 
@@ -113,7 +114,7 @@ std::vector<ChatReply> ChatTemplate::replies(const ordered_json& conversation) {
 
 std::optional<ChatTemplateText> find_chat_template(const fs::path& directory) {
   const fs::path template_file = directory / kTemplateFile;
-  if (fs::exists(template_file)) return ChatTemplateText{read_file(template_file), template_file};
+  if (fs::exists(template_file)) return ChatTemplateText{read_file(template_file, kMostBytes), template_file};
   const fs::path config_file = directory / kTokenizerConfig;
   const nlohmann::json config = fs::exists(config_file) ? load_json(config_file) : nlohmann::json::object();
   std::string text = config.contains("chat_template") ? template_text(config["chat_template"]) : "";
@@ -123,7 +124,9 @@ std::optional<ChatTemplateText> find_chat_template(const fs::path& directory) {
 ChatTemplate load_chat_template(const fs::path& file_or_directory) {
   const fs::path folder = fs::is_directory(file_or_directory) ? file_or_directory : file_or_directory.parent_path();
   const ordered_json tokens = special_token_texts(folder);
-  if (file_or_directory.extension() == ".jinja") return {read_file(file_or_directory), tokens, file_or_directory};
+  if (file_or_directory.extension() == ".jinja") {
+    return {read_file(file_or_directory, kMostBytes), tokens, file_or_directory};
+  }
   if (const auto found = find_chat_template(folder)) return {found->text, tokens, found->file};
   throw UserError({.where = folder.string(),
                    .what = "there is no chat template",

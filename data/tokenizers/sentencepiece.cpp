@@ -39,7 +39,7 @@ std::vector<std::string_view> fields_of(std::string_view message, uint64_t numbe
   constexpr uint64_t kText = 2, kFixed[] = {0, 8, 0, 0, 0, 4, 0, 0};  // a type of fields, and the bytes of others
   std::vector<std::string_view> found;
   while (!message.empty()) {
-    const uint64_t key = next_number(), type = key & 7;
+    const uint64_t key = next_number() & 0xFFFFFFFF, type = key & 7;  // protobuf, too, reads 32 bits
     if (type == 0) next_number();
     uint64_t size = type == kText ? next_number() : kFixed[type];
     size = std::min<uint64_t>(size, message.size());  // of what is left behind the number

@@ -244,8 +244,10 @@ int32_t paired_id(const Component& component, const char* key) {
   return pair[1].get<int32_t>();
 }
 
+// Adds what a post-processor puts around a text: of several, later ones around earlier ones.
 void parse_post_processor(const Component& component, TextFrame& frame) {
   const std::string type = component.type();
+  std::vector<int32_t> before;
   if (type == "Sequence") {
     for (const json& part : component.list("processors")) parse_post_processor({part, component.where}, frame);
   } else if (type == "TemplateProcessing") {
@@ -254,16 +256,17 @@ void parse_post_processor(const Component& component, TextFrame& frame) {
       if (element.is_object() && element.contains("Sequence")) {
         after_text = true;
       } else {
-        add_template_ids(component, element, after_text ? frame.after : frame.before);
+        add_template_ids(component, element, after_text ? frame.after : before);
       }
     }
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
-    frame.before.push_back(paired_id(component, "cls"));
+    before.push_back(paired_id(component, "cls"));
     frame.after.push_back(paired_id(component, "sep"));
   } else if (type != "ByteLevel") {  // ByteLevel changes offsets only
     component.refuse("this post-processor is not supported",
                      "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence of them", type);
   }
+  frame.before.insert(frame.before.begin(), before.begin(), before.end());
 }
 
 // The steps of a decoder, in the only supported order. The last one (ByteLevel, Metaspace) stands alone.

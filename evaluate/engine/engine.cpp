@@ -26,6 +26,7 @@
 #include "infer/loop/rows.h"
 #include "infer/self_drafting/methods.h"
 #include "infer/windows/window_rules.h"
+#include "model/cpu/instructions.h"
 
 namespace draftsmith::evaluate {
 namespace {
@@ -216,12 +217,12 @@ class ModelEngine final : public Engine {
     json["device"] = device_description(target.device);
     json["threads"] = threads_;
     if (target.device.is_cuda()) json["execution"] = execution_json(device_execution());
+    if (target.device.is_cpu()) json["instructions"] = model::to_string(model::cpu_instructions());
     return json;
   }
 
   std::string fingerprint() const override {
-    return fmt::format("{} {} {}{}", git_commit(), models_.target().model->info().device.str(), threads_,
-                       models_.fingerprint());
+    return fmt::format("{} {}{}", git_commit(), description().dump(), models_.fingerprint());
   }
 
  private:
@@ -260,8 +261,8 @@ class ModelEngine final : public Engine {
     if (!sample.ids.empty()) record.first_tokens.push_back(sample.ids.front());
   }
 
-  // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch. A line
-  // that fails here fails in the replay too.
+  // Records the pass that the window oracle replays: untimed, with the longest windows, once for each batch. Where
+  // a line fails here, the replay writes the rest without drafts.
   void record_accepted(const Setting& run, const DecodeBatch& batch) {
     const std::vector<Prompt> prompts(batch.prompts.begin(), batch.prompts.end());
     if (!recorded_.insert({run.label, batch.max_new_tokens, prompts}).second) return;

@@ -95,7 +95,7 @@ infer::DecodeStats sum_of_stats(const SettingRecords& run) {
 namespace fs = std::filesystem;
 
 MeasurementStore::MeasurementStore(const fs::path& directory, const std::string& key)
-    : file_(directory / "measurements.jsonl"), header_(nlohmann::json{{"key", key}}.dump()) {
+    : file_(directory / "measurements.jsonl"), lock_(file_, "--out"), header_(nlohmann::json{{"key", key}}.dump()) {
   const uintmax_t whole = read();
   resumed_ = std::ssize(measured_);
   std::error_code failed;

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "infer/loop/decode_stats.h"
 
 namespace draftsmith::evaluate {
@@ -69,7 +70,8 @@ class MeasurementStore {
   using Name = std::vector<std::string>;
 
   // Reads the file in `directory` if its key equals `key`, which identifies models, build and what all measurements
-  // depend on, and empties it otherwise. Errors: RunError if the file cannot be written.
+  // depend on, and empties it otherwise. Errors: UserError if another evaluation writes it; RunError if the file cannot
+  // be written.
   MeasurementStore(const std::filesystem::path& directory, const std::string& key);
 
   // Returns a finished measurement, or nullptr.
@@ -87,6 +89,7 @@ class MeasurementStore {
   [[noreturn]] void refuse(const std::string& what) const;
 
   std::filesystem::path file_;
+  FileLock lock_;
   std::string header_;
   std::ofstream stream_;
   std::map<Name, nlohmann::json> measured_;

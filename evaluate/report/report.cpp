@@ -67,7 +67,7 @@ Best best_settings(const TaskResult& task, const metrics::Metric& style) {
   Best best;
   for (const SettingResult& setting : task.settings) {
     if (!counts(setting, task)) continue;
-    const bool lossless = setting.lossless_check.value_or(false);
+    const bool lossless = keeps_outputs(setting);
     const auto& difference = setting.quality.difference;
     const auto rank = [](const SettingResult& one) { return std::pair(is_faster(one), speedup_of(&one)); };
     if (lossless && (best.lossless == nullptr || rank(setting) > rank(*best.lossless))) {
@@ -97,9 +97,14 @@ bool counts(const SettingResult& setting, const TaskResult& task) {
   return setting.baseline == task.baseline.name && is_compared(setting);
 }
 
+bool keeps_outputs(const SettingResult& setting) {
+  return setting.lossless_check.value_or(false) && !setting.params.contains("model");
+}
+
 bool loses_little(const SettingResult& setting, const metrics::Metric& score) {
   const auto& difference = setting.quality.difference;
-  return setting.lossless_check.value_or(difference && score.loss(0, difference->value) <= score.point());
+  if (keeps_outputs(setting)) return true;
+  return setting.lossless_check.value_or(true) && difference && score.loss(0, difference->value) <= score.point();
 }
 
 std::string headline(const TaskResult& task) {
@@ -173,11 +178,12 @@ std::string markdown_stamp(const Results& results, const std::string& wall_time)
     const std::string text = results.environment_text(key);
     return text.empty() ? "not recorded" : text;
   };
-  const std::string device = results.environment_text("device");
-  return fmt::format("Suite `{}`, commit {}, {}.\n{}{}, cores: {}, threads: {}, {}.\n{}.\n\n```\n{}\n```\n",
+  const std::string device = results.environment_text("device"), set = results.environment_text("instructions");
+  return fmt::format("Suite `{}`, commit {}, {}.\n{}{}, cores: {}, threads: {}, {}{}.\n{}.\n\n```\n{}\n```\n",
                      results.suite, known("commit"), known("date"), known("cpu"),
                      device.empty() || device == known("cpu") ? "" : ", " + device, known("cores"), known("threads"),
-                     known("dtype"), wall_time.empty() ? "Wall time not recorded" : wall_time, known("command"));
+                     set.empty() ? "" : set + ", ", known("dtype"),
+                     wall_time.empty() ? "Wall time not recorded" : wall_time, known("command"));
 }
 
 // Returns a note as an item of a list, without the leading blanks that would make it code.
@@ -273,12 +279,16 @@ std::string report_markdown(const Results& results, const std::string& wall_time
 }
 
 std::string keep_handwritten(std::string page, const std::string& earlier, const std::string& where) {
+  const auto marks = [&](const std::string& mark) {
+    return (earlier.size() - replace_all(earlier, mark, "").size()) / mark.size();
+  };
+  const bool paired = marks(kByHand) == marks(kEnd);  // a part that holds an end of its own would lose what follows
   size_t end = 0;
   for (size_t at = page.find(kByHand); at != std::string::npos; at = page.find(kByHand, at + 1)) {
     const size_t begin = earlier.find(kByHand, end);
     end = earlier.find(kEnd, begin);
     const bool last = page.find(kByHand, at + 1) == std::string::npos;
-    if (end == std::string::npos || last != (earlier.find(kByHand, end) == std::string::npos)) {
+    if (!paired || end == std::string::npos || last != (earlier.find(kByHand, end) == std::string::npos)) {
       throw UserError({.where = where,
                        .what = "what was written into this page by hand is not marked as in a page of this program",
                        .expected = fmt::format("two parts from \"{}\" to \"{}\"", kByHand, kEnd),

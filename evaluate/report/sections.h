@@ -110,7 +110,9 @@ ShownSettings fastest_settings(const TaskResult& task, size_t limit, bool (*show
 bool is_compared(const SettingResult& setting);
 // Returns whether headlines speak of a setting: it was compared with the task's own baseline.
 bool counts(const SettingResult& setting, const TaskResult& task);
-// Returns whether a setting is lossless, or loses at most one point.
+// Returns whether a setting writes what the target writes alone. One that decodes a model of its own keeps that one's.
+bool keeps_outputs(const SettingResult& setting);
+// Returns whether a setting keeps the target's outputs, or loses at most one point.
 bool loses_little(const SettingResult& setting, const metrics::Metric& score);
 // Returns the sentence: "Lossless methods are up to 2.41 ±0.05 × as fast at the same BLEU (...); the best within one
 // point of BLEU is 2.93 ±0.05 × as fast (...)." Empty if no setting counts.

@@ -115,12 +115,6 @@ using Row = const SettingResult&;
 using Rows = std::vector<const SettingResult*>;  // of one setting, a category each
 
 // Returns the mean of a number, which is NaN if one is.
-double mean_of(const Rows& rows, double (*number)(Row row)) {
-  double sum = 0;
-  for (const SettingResult* row : rows) sum += number(*row);
-  return sum / static_cast<double>(rows.size());
-}
-
 double geometric_mean_of(const Rows& rows, double (*number)(Row row)) {
   double sum = 0;
   for (const SettingResult* row : rows) sum += std::log(number(*row));
@@ -143,7 +137,11 @@ Ratio mean_speedup(const Rows& rows) {
 // Returns the means over rows, of which `categories` are expected. They are unknown of a setting that a category lacks.
 SettingResult mean_setting(const Rows& rows, size_t categories) {
   const bool whole = rows.size() == categories;
-  const auto mean = [&](double (*number)(Row row)) { return whole ? mean_of(rows, number) : NAN; };
+  const auto mean = [&](double (*number)(Row row)) {
+    double sum = whole ? 0 : NAN;
+    for (const SettingResult* row : rows) sum += number(*row);
+    return sum / static_cast<double>(rows.size());
+  };
   const auto geometric_mean = [&](double (*number)(Row row)) { return whole ? geometric_mean_of(rows, number) : NAN; };
   const SettingResult& first = *rows.front();
   SettingResult result;

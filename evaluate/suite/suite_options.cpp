@@ -148,9 +148,9 @@ Fields<SuiteOptions> SuiteOptions::fields() {
            "Measure the time of target and drafter steps, for the predicted speedup.")
       .add("dtype", &SuiteOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
            "Number type of all models; int8: of weights, on CPUs. A drafter may have its own.")
-      .add("device", &SuiteOptions::device, NoResult{}, "auto, cpu, cuda or cuda:N.")
+      .add("device", &SuiteOptions::device, "auto, cpu, cuda or cuda:N.")
       .inherit<data::Languages>()
-      .add("threads", &SuiteOptions::threads, Range{0, 1024}, NoResult{}, "CPU threads; 0: LibTorch's choice.")
+      .add("threads", &SuiteOptions::threads, Range{0, 1024}, "CPU threads; 0: LibTorch's choice.")
       .check(check_suite);
 }
 

@@ -45,8 +45,10 @@ class FeatureDrafter : public Drafter {
   // Returns inputs of tokens [from[b], from[b] + counts[b]) of each row; `hidden`: of the tokens before them.
   Inputs inputs_of(std::span<const Row> rows, const std::vector<int64_t>& from, std::vector<int64_t> counts,
                    std::span<const at::Tensor> hidden) const;
-  // Processes tokens that no draft has processed.
+  // Processes a prompt's tokens.
   void process_unread();
+  // Adds tokens behind those that no draft has processed.
+  void append_unread(const Inputs& added);
   // --- in block mode ---
   // Returns whether a request begins a run.
   bool begins_run(const DraftRequest& request) const;
@@ -72,6 +74,12 @@ at::Tensor last_of(const at::Tensor& hidden, const std::vector<int64_t>& counts)
   const auto last = from_each(counts, [](int64_t count) { return std::max<int64_t>(0, count - 1); });
   const at::Tensor index = to_device(last, {std::ssize(last), 1, 1}, hidden.device());
   return hidden.gather(1, index.expand({-1, 1, hidden.size(2)}));
+}
+
+// Returns the tokens or states at places [B,L] among those of two parts, [B,M,...] (undefined: none) and [B,N,...].
+at::Tensor joined(const at::Tensor& first, const at::Tensor& second, const at::Tensor& places) {
+  const at::Tensor both = first.defined() ? at::cat({first, second}, 1) : second;
+  return both.dim() == 2 ? both.gather(1, places) : both.gather(1, places.unsqueeze(2).expand({-1, -1, both.size(2)}));
 }
 
 at::Tensor selected(const at::Tensor& tensor, std::span<const int64_t> rows) {
@@ -218,16 +226,11 @@ void FeatureDrafter::run_block(const DraftRequest& request) {
     }
   }
   const at::Device device = model_.info().device;
-  at::Tensor mask = at::full({rows, 1}, model::kMaskToken, at::TensorOptions(at::kLong).device(device));
-  at::Tensor state = model_.mask_state().expand({rows, 1, -1});
-  if (columns > 0) {
-    mask = at::cat({inputs.tokens, mask}, 1);
-    state = at::cat({inputs.states, state}, 1);
-  }
+  const at::Tensor mask = at::full({rows, 1}, model::kMaskToken, at::TensorOptions(at::kLong).device(device));
   const at::Tensor index = to_device(places, {rows, width}, device);
-  inputs.tokens = mask.gather(1, index);                                                        // [B,L]
-  inputs.states = state.gather(1, index.unsqueeze(2).expand({-1, -1, model_.config().width}));  // [B,L,D]
-  const at::Tensor hidden = run(inputs, model::Logits::kNone).hidden.front();                   // [B,L,D]
+  inputs.tokens = joined(inputs.tokens, mask, index);                                       // [B,L]
+  inputs.states = joined(inputs.states, model_.mask_state().expand({rows, 1, -1}), index);  // [B,L,D]
+  const at::Tensor hidden = run(inputs, model::Logits::kNone).hidden.front();               // [B,L,D]
   const at::Tensor read =
       hidden.reshape({rows * width, -1}).index_select(0, to_device(wanted, {std::ssize(wanted)}, device));
   block_ = model_.head_rows(model_.finish(read)).view({most, rows, -1});
@@ -244,7 +247,6 @@ StepTokens FeatureDrafter::step_tokens(const DraftRequest& request, size_t row) 
 void FeatureDrafter::observe(const DraftObservation& observation) {
   const model::DecodingGuard guard;
   if (std::ranges::all_of(observation.rows, &Row::finished)) return;
-  process_unread();  // no row has drafted
   std::vector<int64_t> processed, counts;
   for (size_t b = 0; b < observation.rows.size(); ++b) {
     const Row& row = observation.rows[b];
@@ -252,8 +254,32 @@ void FeatureDrafter::observe(const DraftObservation& observation) {
     counts.push_back(row.finished || room(row) == 0 ? 0 : row.length() - observation.base[b]);
   }
   state_->rollback(processed);
-  unread_ = inputs_of(observation.rows, {observation.base.begin(), observation.base.end()}, std::move(counts),
-                      observation.target.hidden);
+  // Where nothing was drafted, all drafts being copies, earlier tokens are still unread.
+  for (size_t b = 0; b < unread_.counts.size(); ++b) {
+    const int64_t behind = processed[b] - state_->length(static_cast<int64_t>(b));
+    unread_.counts[b] = std::clamp<int64_t>(behind, 0, unread_.counts[b]);
+  }
+  Inputs added = inputs_of(observation.rows, {observation.base.begin(), observation.base.end()}, std::move(counts),
+                           observation.target.hidden);
+  if (!any(unread_.counts)) {
+    unread_ = std::move(added);
+  } else if (added.tokens.defined()) {
+    append_unread(added);
+  }
+}
+
+void FeatureDrafter::append_unread(const Inputs& added) {
+  const int64_t columns = unread_.tokens.size(1), all = columns + added.tokens.size(1);
+  const std::vector<int64_t> before = unread_.counts;
+  for (size_t b = 0; b < before.size(); ++b) unread_.counts[b] += added.counts[b];
+  const int64_t width = *std::ranges::max_element(unread_.counts);
+  std::vector<int64_t> places;  // among both [B,L]
+  for (const int64_t count : before) {
+    for (int64_t t = 0; t < width; ++t) places.push_back(std::min(t < count ? t : columns + t - count, all - 1));
+  }
+  const at::Tensor index = to_device(places, {std::ssize(before), width}, model_.info().device);
+  unread_.tokens = joined(unread_.tokens, added.tokens, index);
+  unread_.states = joined(unread_.states, added.states, index);
 }
 
 void FeatureDrafter::select_rows(std::span<const int64_t> rows) {

@@ -100,13 +100,19 @@ void check_one_kind(const DrafterOptions& drafter, const std::string& where, Pro
                 given == 0 ? "none of them" : "several of them", ""});
 }
 
-// Reports a problem if a drafter that is no model has a number type.
-void check_dtype(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
+// Reports problems if a drafter that is no model has a number type, and if one that copies nothing says how much it
+// compares.
+void check_extras(const DrafterOptions& drafter, const std::string& where, Problems& problems) {
   const DrafterTraits& traits = traits_of(drafter.spec().kind);
-  if (!drafter.dtype || given_specs(drafter).size() != 1 || traits.is_model) return;
-  problems.add({where + ".dtype", "this drafter is no model, so it has no number type",
-                "dtype beside model, tandem or features", "dtype beside " + std::string(traits.name),
-                "leave dtype out"});
+  if (drafter.dtype && given_specs(drafter).size() == 1 && !traits.is_model) {
+    problems.add({where + ".dtype", "this drafter is no model, so it has no number type",
+                  "dtype beside model, tandem or features", "dtype beside " + std::string(traits.name),
+                  "leave dtype out"});
+  }
+  if (!drafter.lookup && drafter.longest != kLongestLookup) {
+    problems.add(
+        {where + ".longest", "this drafter looks nothing up", "longest beside lookup = true", "", "leave longest out"});
+  }
 }
 
 }  // namespace
@@ -187,7 +193,7 @@ Fields<DrafterOptions> DrafterOptions::fields() {
       .add("dtype", &DrafterOptions::dtype, Choices{"fp32", "bf16", "fp16", "fp64", "int8"},
            "Number type of a model, Tandem secondary or features drafter; absent: the suite's.")
       .check(check_one_kind)
-      .check(check_dtype);
+      .check(check_extras);
 }
 
 }  // namespace draftsmith::infer

@@ -17,7 +17,7 @@ std::vector<Row> rows_of(const Generator& generator, const GenerationModels& mod
   std::vector<Row> rows;
   for (size_t b = 0; b < texts.sources.size(); ++b) {
     std::vector<int64_t> source = texts.sources[b];
-    if (source.empty() && bos) source = {*bos};
+    if (source.empty() && bos && !info.encoder_decoder) source = {*bos};
     Row& row = rows.emplace_back(row_before_output(source, info.encoder_decoder, info.decoder_start));
     row.tokens.insert(row.tokens.end(), texts.outputs[b].begin(), texts.outputs[b].end());
     row.limit = generator.options().max_new_tokens.value_or(kNoLimit);

@@ -35,16 +35,19 @@ std::vector<uint16_t> buckets_of(const T* logits, int64_t count) {
   return buckets;
 }
 
-// Returns the tokens of one bucket in order.
-template <class T>
-std::vector<int64_t> members(const T* logits, const std::vector<uint16_t>& buckets, size_t bucket) {
+// Returns the tokens of one bucket.
+std::vector<int64_t> members(const std::vector<uint16_t>& buckets, size_t bucket) {
   std::vector<int64_t> ids;
   for (size_t i = 0; i < buckets.size(); ++i) {
     if (buckets[i] == bucket) ids.push_back(static_cast<int64_t>(i));
   }
-  std::sort(ids.begin(), ids.end(),
-            [&](int64_t a, int64_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   return ids;
+}
+
+// Returns what says whether a token stands before another one.
+template <class T>
+auto order_of(const T* logits) {
+  return [logits](int64_t a, int64_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
 }
 
 // Sets the weights of the dropped tokens and of all lower buckets to 0. Returns the sum of the other weights.
@@ -68,8 +71,10 @@ double row_keep_top_k(const T* logits, int64_t count, int64_t k, T* weights) {
   size_t bucket = kBuckets - 1;
   int64_t left = k;
   for (; bucket > 0 && left > sizes[bucket]; --bucket) left -= sizes[bucket];
-  const auto ids = members(logits, buckets, bucket);
-  return drop(buckets, bucket, std::span(ids).subspan(std::min(ids.size(), static_cast<size_t>(left))), weights);
+  auto ids = members(buckets, bucket);  // almost all, where a row is certain of one token
+  const auto kept = std::min(ids.size(), static_cast<size_t>(left));
+  std::nth_element(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(kept), ids.end(), order_of(logits));
+  return drop(buckets, bucket, std::span(ids).subspan(kept), weights);
 }
 
 // Sets the weights of all tokens to 0 that have a mass of at least `mass` before them. The first token stays. Returns
@@ -82,7 +87,8 @@ double row_keep_top_p(const T* logits, int64_t count, double mass, T* weights) {
   size_t bucket = kBuckets - 1;
   double before = 0;
   for (; bucket > 0 && (before + masses[bucket] < mass || masses[bucket] == 0); --bucket) before += masses[bucket];
-  const auto ids = members(logits, buckets, bucket);
+  auto ids = members(buckets, bucket);
+  std::sort(ids.begin(), ids.end(), order_of(logits));
   size_t kept = 0;
   while (kept < ids.size() && (before < mass || (before == 0 && kept == 0))) {
     before += static_cast<double>(weights[ids[kept++]]);

@@ -125,7 +125,10 @@ AcceptedLengths::Key AcceptedLengths::key_of(const Row& row) {
 
 void RecordingWindow::begin(std::span<const Row> rows) {
   keys_.clear();
-  for (const Row& row : rows) keys_.push_back(AcceptedLengths::key_of(row));
+  for (const Row& row : rows) {
+    keys_.push_back(AcceptedLengths::key_of(row));
+    record_.lengths.try_emplace(keys_.back());  // of an output that fails in its first window, too
+  }
   accepted_.assign(rows.size(), {});
 }
 

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -87,15 +88,32 @@ void save_model(const fs::path& directory, const TransformerModel& model, const 
   write_new_directory(directory, [&](const fs::path& temporary) { write_model_files(temporary, model, options); });
 }
 
+namespace {
+
+// Returns whether another file system begins at a directory.
+bool is_mount_point(const fs::path& directory) {
+  struct stat own {
+  }, above{};
+  return stat(directory.c_str(), &own) == 0 && stat((directory / "..").c_str(), &above) == 0 &&
+         own.st_dev != above.st_dev;
+}
+
+}  // namespace
+
 fs::path require_free_place(const fs::path& directory) {
   fs::path place = directory.has_filename() ? directory : directory.parent_path();
   std::error_code status;
+  if (fs::is_symlink(place, status) && fs::exists(place, status)) place = fs::canonical(place);
   if (fs::exists(place, status) && !(fs::is_directory(place, status) && fs::is_empty(place, status))) {
     throw UserError({.where = place.string(),
                      .what = "exists already and is not overwritten",
                      .expected = "a new directory",
                      .found = {},
                      .hint = "choose another name, or remove it"});
+  }
+  if (fs::equivalent(place, fs::current_path(), status) || is_mount_point(place)) {
+    throw UserError({place.string(), "a directory in use cannot be replaced by a finished one", "a new directory",
+                     "the current directory, or one where another file system begins", "name a new directory in it"});
   }
   return place;
 }

@@ -195,7 +195,7 @@ Fields<VerdictOptions> VerdictOptions::fields() {
 }
 
 // Returns the timed settings, greedy or sampled, with look-up before the drafter or without, with a drafter of that
-// name whose outputs are the target's, the fastest first.
+// name whose outputs are the target's: those that are measurably faster, then the others, the fastest first.
 std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, const std::string& drafter,
                                              bool sampled = false, bool behind_lookup = false) {
   std::vector<evaluate::SettingResult> found;
@@ -205,7 +205,10 @@ std::vector<evaluate::SettingResult> fastest(const evaluate::TaskResult& task, c
     if ((setting.params.value("lookup", 0) > 0) != behind_lookup) continue;
     if (sound && setting.drafter_name() == drafter) found.push_back(setting);
   }
-  std::ranges::sort(found, std::greater(), [](const auto& setting) { return setting.speed.speedup.value; });
+  std::ranges::sort(found, std::greater(), [](const evaluate::SettingResult& setting) {
+    const auto& [value, interval] = setting.speed.speedup;
+    return std::pair(interval.low > 1, value);
+  });
   return found;
 }
 

@@ -36,6 +36,12 @@ TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
   EXPECT_THAT(toml_syntax_error("a = 1\na = 2\n"), HasSubstr("recipe.toml:2:"));
   EXPECT_THAT(toml_syntax_error("a = '\xff'"), HasSubstr("not valid UTF-8 (byte offset 5)"));
   EXPECT_EQ(toml_syntax_error("a = 1\n"), "no error");
+  std::string deep = "a";
+  for (int i = 0; i < 60000; ++i) deep += i % 2 == 0 ? " . a" : ".'b'";
+  for (const std::string& text : {deep + " = 1", "x = {y = \"\"\"\n\"\"\"\"\", " + deep + " = 1}", "[" + deep + "]"}) {
+    EXPECT_THAT(toml_syntax_error("\n" + text), HasSubstr("a key has too many parts"));
+  }
+  EXPECT_EQ(toml_syntax_error("# " + deep + "\na = '''" + deep + "''' # it's\nb = \"\\\"" + deep + "\""), "no error");
 }
 
 TEST(Overlay, ReplacesValuesOfEveryType) {

@@ -5,6 +5,7 @@
 #include "data/corpus/corpus.h"
 #include "data/ngrams/ngram_table.h"
 #include "evaluate/evaluation.h"
+#include "model/cpu/instructions.h"
 #include "model/files/checkpoint.h"
 #include "model/models/block_models.h"
 #include "model/models/companion.h"
@@ -37,6 +38,7 @@ TEST_F(ModelSuite, ExactMethodsGiveTheGreedyIdsAndTheirCountsAddUp) {
   const auto& greedy = results.at("tasks").at(0).at("baseline");
   EXPECT_DOUBLE_EQ(greedy.at("acceptance").at("tokens_per_target_run"), 1);
   EXPECT_GT(greedy.at("speed").at("seconds").at("encode"), 0);
+  EXPECT_EQ(results.at("environment").at("instructions"), model::to_string(model::cpu_instructions()));
   const auto& drafter = results.at("tasks").at(0).at("drafters").at("small");
   EXPECT_GT(drafter.at("cost_ratio"), 0);
   EXPECT_GE(drafter.at("alpha_forced").at("temperature_1"), 0);

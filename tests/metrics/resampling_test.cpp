@@ -71,5 +71,12 @@ TEST(PairedTests, IdenticalSystemsHavePValueOne) {
   EXPECT_DOUBLE_EQ(paired_bootstrap(a, a, mean_of).difference, 0);
 }
 
+TEST(PairedTests, OneLineTellsNothingOfOthers) {
+  const PairedTest test = paired_bootstrap(normal_values(1, 5, 3), normal_values(1, 0, 4), mean_of);
+  EXPECT_DOUBLE_EQ(test.p_value, 1);
+  EXPECT_TRUE(std::isnan(test.difference_interval.low));
+  EXPECT_TRUE(std::isnan(bootstrap_interval(normal_values(1, 5, 3), mean_of).high));
+}
+
 }  // namespace
 }  // namespace draftsmith::metrics

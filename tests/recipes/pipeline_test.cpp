@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/signals.h"
 #include "tests/support/errors.h"
+#include "tests/support/scoped_variable.h"
 
 namespace draftsmith::recipes {
 namespace {
@@ -170,6 +171,18 @@ TEST_F(Pipeline, AnInputOfOtherContentsRunsItsStageAgainWhateverItsTime) {
   write_file_atomic(file, "two");
   fs::last_write_time(file, long_ago);
   EXPECT_FALSE(run(with_file)[0].skipped);
+}
+
+TEST_F(Pipeline, WhereTheDataFolderIsChangesNoStage) {
+  const TemporaryDirectory inputs(fs::current_path());  // its whole name stands before "@a", the relative one behind it
+  write_file_atomic(inputs / "data.txt", "one");
+  Recipe with_data = recipe(1, 1);
+  with_data.stages[1].files = {"$DATA/data.txt"};
+  for (const fs::path& folder : {inputs.path(), inputs.path().lexically_relative(fs::current_path())}) {
+    const ScopedVariable data("DRAFTSMITH_DATA", folder.string());
+    run(with_data);
+  }
+  EXPECT_THAT(log_, testing::IsEmpty());
 }
 
 TEST_F(Pipeline, OfAFolderOtherProgramsFilesAndWorkDirectoriesAreNoInput) {

@@ -143,6 +143,7 @@ TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
   EXPECT_THAT(load_error(include + "words\" }\n[words]\nkind = \"language\"\n"), HasSubstr("of this name"));
   write_file_atomic(folder_ / "inner.toml", std::string("include = { recipe = \"recipe.toml\" }\n"));
   EXPECT_THAT(load_error("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
+  EXPECT_THAT(load_error(kTwoStages, {"include.until=x"}), HasSubstr("is read before --set"));
 }
 
 TEST_F(RecipeFile, EveryErrorIsReportedAtOnceWithItsLine) {
@@ -180,6 +181,10 @@ TEST_F(RecipeFile, WhatIsReadWithATokenizerCountsAsItsStagesInput) {
   const std::string file = (folder_ / "tokenizer.json").string(), keys = "source = \".\"\ntarget = \".\"\n";
   const Recipe recipe = load("[a]\nkind = \"corpus\"\ntokenizer = \"" + file + "\"\n" + keys);
   EXPECT_THAT(recipe.stages[0].files, testing::Contains(testing::EndsWith("chat_template.jinja")));
+  for (const char* name : {"source.spm", "target.spm"}) write_file_atomic(folder_ / name, std::string());
+  const std::string marian = (folder_ / "source.spm").string();
+  EXPECT_THAT(load("[a]\nkind = \"corpus\"\ntokenizer = \"" + marian + "\"\n" + keys).stages[0].files,
+              testing::Contains(testing::EndsWith("target.spm")));
 }
 
 TEST_F(RecipeFile, NamesAreThoseOfFolders) {

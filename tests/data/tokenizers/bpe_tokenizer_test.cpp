@@ -95,6 +95,10 @@ TEST(BpeTokenizer, FrameAndSpecialIdsComeFromTheFiles) {
   EXPECT_THAT(tokenizer->frame().before, ElementsAre(261));
   EXPECT_TRUE(tokenizer->frame().after.empty());
   EXPECT_EQ(tokenizer->hash(), sha256_file(directory / "tokenizer.json"));
+  file["post_processor"]["processors"].push_back(
+      {{"type", "RobertaProcessing"}, {"cls", {"<stop>", 262}}, {"sep", {"<stop>", 262}}});  // around the others
+  write_text(directory / "tokenizer.json", file.dump());
+  EXPECT_THAT(load_tokenizer(directory.path())->frame().before, ElementsAre(262, 261));
 }
 
 TEST(BpeTokenizer, Gpt2FilesGiveTheSameIdsAsTokenizerJson) {

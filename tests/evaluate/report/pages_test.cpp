@@ -55,6 +55,10 @@ TEST(Headline, SaysWhenNothingIsFasterAndStandsWithoutLosslessSettings) {
   EXPECT_EQ(headline(made_task({made_setting("bild.small", "bild", 2, 29.5, "small")})),
             "The best within one point of BLEU is 2.00 ±0.05 × as fast (bild.small, -0.50).");
   EXPECT_EQ(headline(made_task({})), "");
+  SettingResult other = made_lossless("early-exit.early.exit2", "early-exit", 3);  // what another model writes alone
+  other.params["model"] = "early";
+  EXPECT_THAT(headline(made_task({other, made_lossless("assisted.small", "assisted", 1.2)})),
+              AllOf(HasSubstr("up to 1.20"), HasSubstr("within one point of BLEU is 3.00")));
 }
 
 TEST(Headline, CountsNoSettingThatProvesNothing) {
@@ -169,7 +173,8 @@ TEST(MarkdownPage, WrittenAgainItKeepsWhatIsWrittenByHand) {
   const std::string expected = replace_all(by_hand, "commit not recorded", "commit abc");
   EXPECT_EQ(keep_handwritten(report_markdown(results), by_hand, "s.md"), expected);
   const std::string open = by_hand.substr(0, by_hand.rfind("<!-- e"));
-  for (const std::string& other : {std::string("mine"), by_hand + by_hand, open}) {
+  const std::string inner = replace_all(by_hand, "<!-- knows -->", "<!-- end --> mine");
+  for (const std::string& other : {std::string("mine"), by_hand + by_hand, open, inner}) {
     EXPECT_THAT(error_of([&] { keep_handwritten(by_hand, other, "s.md"); }), HasSubstr("expected: two parts from"));
   }
 }

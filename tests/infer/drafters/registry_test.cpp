@@ -51,6 +51,12 @@ TEST(DrafterOptionsDtype, IsForModels) {
   }
 }
 
+TEST(DrafterOptionsLongest, IsForLookUp) {
+  EXPECT_EQ(option_problems(DrafterOptions{.name = "a", .lookup = true, .longest = 2}, "drafter"), "");
+  EXPECT_THAT(option_problems(DrafterOptions{.name = "a", .model = "dir", .longest = 2}, "drafter"),
+              HasSubstr("looks nothing up"));
+}
+
 TEST(LoadedDrafter, MakesTheDrafterOfItsName) {
   const auto model = exit_model({});
   const DraftTarget target{*model};

@@ -142,6 +142,13 @@ TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   model->parameters().at("encoder.final_norm.weight").fill_(std::numeric_limits<float>::infinity());
   EXPECT_THROW(save_model(root_ / "bad" / "model", *model), RunError);
   EXPECT_TRUE(fs::is_empty(root_ / "bad"));
+  fs::create_directory_symlink("bad", root_ / "link");
+  EXPECT_EQ(require_free_place(root_ / "link"), fs::canonical(root_ / "bad"));
+  const fs::path before = fs::current_path();
+  fs::current_path(root_ / "bad");
+  EXPECT_THAT(error_of([&] { require_free_place("."); }), HasSubstr("a directory in use"));
+  fs::current_path(before);
+  EXPECT_THAT(error_of([&] { require_free_place("/dev/shm"); }), AnyOf(HasSubstr("in use"), HasSubstr("overwritten")));
 }
 
 class CopyModel : public testing::Test {
