@@ -203,8 +203,8 @@ void check_file(const std::string& text, const std::string& where, RecipeStage& 
   constexpr std::array<const char*, 5> kOfTokenizers = {"tokenizer.json", ".model", ".spm", "vocab.json", "merges.txt"};
   if (std::ranges::none_of(kOfTokenizers, [&](const char* end) { return path.ends_with(end); })) return;
   for (const char* read_with_it :
-       {"added_tokens.json", "chat_template.jinja", "config.json", "merges.txt", "special_tokens_map.json",
-        "target.spm", "tokenizer.model", "tokenizer_config.json", "vocab.json"}) {
+       {"added_tokens.json", "chat_template.jinja", "config.json", "generation_config.json", "merges.txt",
+        "special_tokens_map.json", "target.spm", "tokenizer.model", "tokenizer_config.json", "vocab.json"}) {
     const std::string beside = std::filesystem::path(text).parent_path() / read_with_it;
     if (beside != text && std::filesystem::exists(data::real_path(beside), unknown)) stage.files.push_back(beside);
   }

@@ -1,6 +1,7 @@
 #include "train/run_directory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <vector>
 
@@ -266,7 +267,7 @@ void TrainingLog::add(int64_t step, const ValidationResult& result, bool is_best
   std::string text =
       fmt::format("step {}: validation loss {:.4f}, accuracy {:.4f}", step, result.loss, result.accuracy);
   const auto append = [&](const char* name, const std::optional<double>& value) {
-    if (!value) return;
+    if (!value || !std::isfinite(*value)) return;  // alpha, where nothing was drafted
     values[name] = *value;
     text += fmt::format(", {} {:.4f}", name, *value);
   };

@@ -36,11 +36,9 @@ void check_length(const data::Corpus& corpus, const model::ModelInfo& info, Prob
     longest = std::max(longest, info.encoder_decoder ? apart : data::joined_length(corpus, i));
   }
   if (longest <= info.max_positions) return;
-  problems.add({.where = corpus.file().string(),
-                .what = "an example is longer than the model's positions: " + info.name,
-                .expected = fmt::format("at most {} tokens", info.max_positions),
-                .found = std::to_string(longest),
-                .hint = "prepare it with max_source and max_target, or raise max_positions"});
+  problems.add({corpus.file().string(), "an example is longer than the model's positions: " + info.name,
+                fmt::format("at most {} tokens", info.max_positions), std::to_string(longest),
+                "prepare it with max_source and max_target, or raise max_positions"});
 }
 
 // Checks the lengths for the teacher that runs beside the trained model, and for the one of validation.
@@ -56,13 +54,11 @@ void check_teachers_lengths(const TrainerInputs& inputs, Problems& problems) {
 void check_corpus(const data::Corpus& corpus, const model::ModelInfo& info, Problems& problems) {
   data::check_form(corpus, info.encoder_decoder, problems);
   check_length(corpus, info, problems);
-  if (corpus.size() == 0) problems.add({.where = corpus.file().string(), .what = "the corpus has no examples"});
+  if (corpus.size() == 0) problems.add({corpus.file().string(), "the corpus has no examples", "", "", ""});
   if (corpus.info().vocabulary <= info.vocabulary) return;
-  problems.add({.where = corpus.file().string(),
-                .what = "the corpus has more token ids than the model",
-                .expected = fmt::format("at most {}", info.vocabulary),
-                .found = std::to_string(corpus.info().vocabulary),
-                .hint = "tokenize the corpus with the model's own tokenizer"});
+  problems.add({corpus.file().string(), "the corpus has more token ids than the model",
+                fmt::format("at most {}", info.vocabulary), std::to_string(corpus.info().vocabulary),
+                "tokenize the corpus with the model's own tokenizer"});
 }
 
 namespace {
@@ -111,11 +107,9 @@ bool count_validation(TrainingState& state, double value, const std::string& mea
 
 void require_finite_measure(double value, const std::string& measure, int64_t step, const std::string& where) {
   if (std::isfinite(value)) return;
-  throw RunError({.where = where,
-                  .what = fmt::format("the validation's {} is not finite after training step {}", measure, step),
-                  .expected = "a finite number",
-                  .found = fmt::format("{}", value),
-                  .hint = "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
+  throw RunError({where, fmt::format("the validation's {} is not finite after training step {}", measure, step),
+                  "a finite number", fmt::format("{}", value),
+                  "lower the learning rate, warm up longer or clip. The last checkpoint is unharmed"});
 }
 
 struct TrainingRun {
@@ -161,9 +155,8 @@ struct TrainingRun {
   void check_groups() const {
     const auto& parameters = optimizer->parameters();
     if (std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.lr_factor > 0; })) return;
-    throw UserError({.where = "train.optimizer.groups",
-                     .what = "every parameter is frozen",
-                     .expected = "a parameter whose lr_factor is above 0"});
+    throw UserError(
+        {"train.optimizer.groups", "every parameter is frozen", "a parameter whose lr_factor is above 0", "", ""});
   }
 
   void warn_of_idle_processes() const {

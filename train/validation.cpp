@@ -152,6 +152,7 @@ double greedy_bleu(const TrainableModel& trained, const ValidationInputs& inputs
   if (writers.tandem) decoding.window = writers.block;
   decoding.batch_size = kDecodingRows;
   decoding.max_new_tokens = options.max_new_tokens;
+  decoding.long_prompts = "skip";
   infer::GenerationModels models;
   models.target = model.get();
   if (writers.tandem) models.drafter = infer::tandem_drafter(writers.tandem, inputs.tokenizer);
@@ -187,6 +188,7 @@ DraftMeasures measure_drafts(const TrainableModel& trained, const ValidationInpu
   decoding.measure_alpha = true;
   decoding.batch_size = kDecodingRows;
   decoding.max_new_tokens = options.max_new_tokens;
+  decoding.long_prompts = "skip";
   infer::GenerationModels models;
   model::TransformerModel& target = writers.drafts_for_target() ? *writers.target : *inputs.teacher;
   models.target = &target;
@@ -218,16 +220,11 @@ void check_drafts(const TrainableModel& trainable, const ValidationInputs& input
                   Problems& problems) {
   const std::string where = "validation.draft_examples";
   if (!trainable.writes_text()) {
-    problems.add({.where = where,
-                  .what = "the trained models cannot draft on their own, so there is no speculative decode",
-                  .expected = "0",
-                  .found = std::to_string(options.draft_examples),
-                  .hint = "measure it afterwards, with an evaluation of the result"});
+    problems.add({where, "the trained models cannot draft on their own, so there is no speculative decode", "0",
+                  std::to_string(options.draft_examples), "measure it afterwards, with an evaluation of the result"});
   } else if (!inputs.teacher && !trainable.has_target()) {
-    problems.add({.where = where,
-                  .what = "a speculative decode needs a target",
-                  .expected = "`teacher`, the model that the trained one is to draft for",
-                  .found = "none given"});
+    problems.add({where, "a speculative decode needs a target",
+                  "`teacher`, the model that the trained one is to draft for", "none given", ""});
   }
 }
 
@@ -238,31 +235,28 @@ void check_validation(const TrainableModel& trainable, const ValidationInputs& i
   if (!inputs.corpus) return;
   Problems problems;
   if (count_labels(*inputs.corpus, examples_to_use(inputs, options.max_examples)) == 0) {
-    problems.add({.where = inputs.corpus->file().string(),
-                  .what = "the validation examples have no target token, so there is nothing to measure",
-                  .expected = "at least one"});
+    problems.add({inputs.corpus->file().string(),
+                  "the validation examples have no target token, so there is nothing to measure", "at least one", "",
+                  ""});
   }
   if (options.bleu_examples > 0 && !inputs.tokenizer) {
-    problems.add({.where = "validation.bleu_examples", .what = "BLEU needs a tokenizer", .found = "none given"});
+    problems.add({"validation.bleu_examples", "BLEU needs a tokenizer", "", "none given", ""});
   }
   if (options.bleu_examples > 0 && !trainable.writes_text()) {
-    problems.add({.where = "validation.bleu_examples",
-                  .what = "the trained models cannot decode on their own, so there is no BLEU during training",
-                  .expected = "0",
-                  .found = std::to_string(options.bleu_examples),
-                  .hint = "measure it afterwards, with an evaluation of the result"});
+    problems.add({"validation.bleu_examples",
+                  "the trained models cannot decode on their own, so there is no BLEU during training", "0",
+                  std::to_string(options.bleu_examples), "measure it afterwards, with an evaluation of the result"});
   }
   if (options.measure == "overlap" && !inputs.teacher && !trainable.teaches()) {
-    problems.add({.where = "validation.measure", .what = "overlap needs a teacher", .found = "none given"});
+    problems.add({"validation.measure", "overlap needs a teacher", "", "none given", ""});
   }
   if (options.draft_examples > 0) check_drafts(trainable, inputs, options, problems);
   const int64_t decoded = examples_to_use(inputs, std::max(options.bleu_examples, options.draft_examples));
   if (options.bleu_examples + options.draft_examples > 0 && !trainable.info().encoder_decoder &&
       continues_nothing(inputs, decoded)) {
-    problems.add({.where = options.draft_examples > 0 ? "validation.draft_examples" : "validation.bleu_examples",
-                  .what = "an example has no prompt, so all outputs would be alike",
-                  .expected = "a validation corpus of prompts and continuations",
-                  .found = inputs.corpus->file().string()});
+    problems.add({options.draft_examples > 0 ? "validation.draft_examples" : "validation.bleu_examples",
+                  "an example has no prompt, so all outputs would be alike",
+                  "a validation corpus of prompts and continuations", inputs.corpus->file().string(), ""});
   }
   problems.throw_if_any();
 }

@@ -53,8 +53,8 @@ struct ValidationInputs {
 };
 
 // Checks the inputs. Errors (UserError): BLEU without a tokenizer; BLEU or a speculative decode for models that cannot
-// decode; overlap or a speculative decode without a teacher, or the latter without prompts; references of another
-// count; examples without a single label.
+// decode; overlap or a speculative decode without a teacher, or the latter without prompts; examples without a
+// single label.
 void check_validation(const TrainableModel& trainable, const ValidationInputs& inputs,
                       const ValidationOptions& options);
 

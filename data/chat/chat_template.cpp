@@ -59,9 +59,7 @@ bool are_objects(const ordered_json& list) {
 ChatTemplate::ChatTemplate(std::string text, ordered_json tokens, fs::path file, double seconds)
     : file_(std::move(file)), seconds_(seconds) {
   if (const auto bad = invalid_utf8_offset(text)) {
-    throw UserError({.where = file_.string(),
-                     .what = "the chat template is no UTF-8",
-                     .found = "byte " + std::to_string(*bad + 1)});
+    throw UserError({file_.string(), "the chat template is no UTF-8", "", "byte " + std::to_string(*bad + 1), ""});
   }
   setup_ = {{"template", std::move(text)}, {"tokens", std::move(tokens)}, {"seconds", seconds}};
   start();
@@ -100,11 +98,10 @@ std::vector<ChatReply> ChatTemplate::replies(const ordered_json& conversation) {
     if (!learned) continue;
     const std::string text = render(beginning, false);
     if (!text.starts_with(prompt) || text.size() == prompt.size()) {
-      throw UserError({.where = file_.string(),
-                       .what = "the template does not continue its own prompt with the assistant's message",
-                       .expected = "text that begins with the prompt before it, and is longer",
-                       .found = fmt::format("message {} changes the text before it", beginning["messages"].size()),
-                       .hint = "such templates (which drop earlier thoughts, for instance) cannot be trained on"});
+      throw UserError({file_.string(), "the template does not continue its own prompt with the assistant's message",
+                       "text that begins with the prompt before it, and is longer",
+                       fmt::format("message {} changes the text before it", beginning["messages"].size()),
+                       "such templates (which drop earlier thoughts, for instance) cannot be trained on"});
     }
     std::string reply = text.substr(prompt.size());
     list.push_back({std::move(prompt), std::move(reply)});
@@ -128,11 +125,10 @@ ChatTemplate load_chat_template(const fs::path& file_or_directory) {
     return {read_file(file_or_directory, kMostBytes), tokens, file_or_directory};
   }
   if (const auto found = find_chat_template(folder)) return {found->text, tokens, found->file};
-  throw UserError({.where = folder.string(),
-                   .what = "there is no chat template",
-                   .expected = std::string(kTemplateFile) + ", or chat_template in " + kTokenizerConfig,
-                   .found = fs::exists(folder / kTokenizerConfig) ? "a tokenizer_config.json without one" : "neither",
-                   .hint = "chat messages need a model whose tokenizer has a template"});
+  throw UserError({folder.string(), "there is no chat template",
+                   std::string(kTemplateFile) + ", or chat_template in " + kTokenizerConfig,
+                   fs::exists(folder / kTokenizerConfig) ? "a tokenizer_config.json without one" : "neither",
+                   "chat messages need a model whose tokenizer has a template"});
 }
 
 namespace {
@@ -143,26 +139,20 @@ ordered_json conversation_on(const std::string& line, const std::string& field, 
   const nlohmann::json checked = parse_json(line, where);
   const ordered_json object = ordered_json::parse(line);
   if (!object.is_object() || !object.contains(field)) {
-    throw UserError({.where = where,
-                     .what = "no field \"" + field + "\"",
-                     .expected = "a JSON object with a list of messages under that name",
-                     .found = brief(checked)});
+    throw UserError({where, "no field \"" + field + "\"", "a JSON object with a list of messages under that name",
+                     brief(checked), ""});
   }
   const ordered_json& messages = object[field];
   if (!messages.is_array() || messages.empty() || !std::all_of(messages.begin(), messages.end(), is_message)) {
-    throw UserError({.where = where,
-                     .what = "no conversation",
-                     .expected = "a list of messages, each with the texts role and content",
-                     .found = brief(nlohmann::json(messages))});
+    throw UserError({where, "no conversation", "a list of messages, each with the texts role and content",
+                     brief(nlohmann::json(messages)), ""});
   }
   ordered_json conversation = {{"messages", messages}};
   for (const char* key : {"tools", "documents"}) {
     if (!object.contains(key) || object[key].is_null()) continue;
     if (!are_objects(object[key])) {
-      throw UserError({.where = where,
-                       .what = "the conversation's " + std::string(key) + " cannot be read",
-                       .expected = "a list of JSON objects",
-                       .found = brief(nlohmann::json(object[key]))});
+      throw UserError({where, "the conversation's " + std::string(key) + " cannot be read", "a list of JSON objects",
+                       brief(nlohmann::json(object[key])), ""});
     }
     conversation[key] = object[key];
   }
@@ -198,10 +188,9 @@ class ChatFormat {
                           .from_template = true});
     }
     if (!replies.empty()) return;
-    stream.drop_empty({.where = where,
-                       .what = is_blank(line) ? "blank line" : "a conversation without a message of the assistant",
-                       .expected = is_blank(line) ? "a conversation on every line" : "at least one, which is learned",
-                       .hint = "choose the policy drop for empty lines"});
+    stream.drop_empty({where, is_blank(line) ? "blank line" : "a conversation without a message of the assistant",
+                       is_blank(line) ? "a conversation on every line" : "at least one, which is learned", "",
+                       "choose the policy drop for empty lines"});
   }
 
   std::vector<ChatReply> replies_in(ordered_json conversation) {
@@ -259,7 +248,19 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view te
   return ids;
 }
 
-std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text) {
+std::vector<int32_t> reply_ends(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ends = {tokenizer.eos()};
+  const fs::path file = tokenizer.file().parent_path() / "generation_config.json";
+  if (!fs::exists(file)) return ends;
+  const nlohmann::json found = load_json(file).value("eos_token_id", nlohmann::json());
+  for (const nlohmann::json& id : found.is_array() ? found : nlohmann::json::array({found})) {
+    if (id.is_number_unsigned() && id < tokenizer.vocabulary()) ends.push_back(id);
+  }
+  return ends;
+}
+
+std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text,
+                                  std::span<const int32_t> ends) {
   const std::vector<int32_t> before = encode_chat(tokenizer, prompt);
   std::vector<int32_t> ids = encode_chat(tokenizer, fmt::format("{}{}", prompt, text));
   if (std::ranges::mismatch(before, ids).in1 == before.end()) {
@@ -267,8 +268,12 @@ std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view p
   } else {
     ids = encode_chat(tokenizer, text);
   }
-  ids.erase(std::find(ids.begin(), ids.end(), tokenizer.eos()), ids.end());
-  ids.push_back(tokenizer.eos());
+  const auto end = std::ranges::find_first_of(ids, ends);
+  if (end == ids.end()) {
+    ids.push_back(ends.front());
+  } else {
+    ids.erase(end + 1, ids.end());
+  }
   return ids;
 }
 

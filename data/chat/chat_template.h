@@ -90,9 +90,14 @@ std::vector<nlohmann::ordered_json> read_conversations(const std::filesystem::pa
 // their ids with SentencePiece models too, which do not look for them.
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view text);
 
-// Returns the ids of an assistant's message up to its first EOS; without one, an EOS is added. A template's newline
-// behind EOS is thus left out, as a model ends there. The ids are those that follow the prompt's in the whole text, or
-// where these differ, those of the message alone.
-std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text);
+// Returns the ids that end a model's outputs: EOS, and the eos_token_id of a generation_config.json beside the
+// tokenizer.
+std::vector<int32_t> reply_ends(const Tokenizer& tokenizer);
+
+// Returns the ids of an assistant's message up to the first of `ends`; without one, the first end is added. A
+// template's newline behind an end is thus left out, as a model ends there. The ids are those that follow the prompt's
+// in the whole text, or where these differ, those of the message alone.
+std::vector<int32_t> encode_reply(const Tokenizer& tokenizer, std::string_view prompt, std::string_view text,
+                                  std::span<const int32_t> ends);
 
 }  // namespace draftsmith::data

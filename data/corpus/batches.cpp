@@ -39,8 +39,8 @@ Fields<BatchOptions> BatchOptions::fields() {
       .add("pack_tokens", &BatchOptions::pack_tokens, Range{0, kMostBatchTokens}, Unit{"tokens"},
            "Decoder-only models: fill rows of this many tokens with examples, one after the other. Attention and "
            "positions do not cross examples. 0: one example per row, sorted by length.")
-      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostBatchTokens}, Unit{"examples"},
-           "Maximum examples of a batch.")
+      .add("max_rows", &BatchOptions::max_rows, Range{1, kMostBatchTokens}, Unit{"rows"},
+           "Maximum rows of a batch: examples, or with pack_tokens rows of several.")
       .add("bucket_window", &BatchOptions::bucket_window, Range{1, kMostWindows}, Unit{"batches"},
            "Examples sorted by length together, in batches. Larger values pad less, smaller values mix more.")
       .add("seed", &BatchOptions::seed, "Seed of the order of examples and batches.")

@@ -42,11 +42,9 @@ void add_count(const std::string& what, int64_t count, TextCounts& counts) {
 [[noreturn]] void fail_too_long(const Example& example, const std::string& side, const std::vector<int32_t>& ids,
                                 int64_t limit, const std::string& hint) {
   const bool is_source = side == "source" || example.target_where.empty();
-  throw UserError({.where = is_source ? example.where : example.target_where,
-                   .what = side + " is too long",
-                   .expected = "at most " + std::to_string(limit) + " tokens, EOS counted",
-                   .found = std::to_string(ids.size()) + " tokens",
-                   .hint = hint});
+  throw UserError({is_source ? example.where : example.target_where, side + " is too long",
+                   "at most " + std::to_string(limit) + " tokens, EOS counted", std::to_string(ids.size()) + " tokens",
+                   hint});
 }
 
 // Turns examples into pairs of ids that keep to the options: prompts, affixes, lengths. Several threads may share one.
@@ -54,7 +52,10 @@ class ChunkTokenizer {
  public:
   // Tokenizer and options must outlive the object.
   ChunkTokenizer(const Tokenizer& tokenizer, const PrepareOptions& options)
-      : tokenizer_(tokenizer), options_(options), before_(tokenizer.frames().source.before) {
+      : tokenizer_(tokenizer),
+        options_(options),
+        before_(tokenizer.frames().source.before),
+        ends_(reply_ends(tokenizer)) {
     if (!options.prompts) target_before_ = tokenizer.frames().target.before;
     if (!options.suffix.empty()) end_ = tokenizer.encode(options.suffix);
     if (!options.prompts) end_.push_back(tokenizer.eos());
@@ -74,14 +75,18 @@ class ChunkTokenizer {
 
  private:
   void add(const Example& example, Chunk& chunk) const {
-    const bool splits = options_.too_long == "split";
+    const bool splits = options_.too_long == "split", affixed = !(options_.prefix.empty() && options_.suffix.empty());
+    if (affixed && (example.from_template || !example.has_source)) {
+      throw UserError({example.where, "a prefix and a suffix are for sources, and this text has none of its own",
+                       "neither prefix nor suffix", "", "a chat template and plain text are taken as they are"});
+    }
     if (example.has_source && (options_.prompt_tokens > 0 || splits)) {
       throw UserError(
-          {.where = example.where,
-           .what = fmt::format("{} applies to plain text only, but this text has sources",
-                               splits ? "too_long = split" : "prompt_tokens"),
-           .expected = "text, or jsonl without a source field",
-           .hint = splits ? "set too_long to drop or truncate" : "set prompts = true to use the sources as prompts"});
+          {example.where,
+           fmt::format("{} applies to plain text only, but this text has sources",
+                       splits ? "too_long = split" : "prompt_tokens"),
+           "text, or jsonl without a source field", "",
+           splits ? "set too_long to drop or truncate" : "set prompts = true to use the sources as prompts"});
     }
     Pair pair = ids_of(example, chunk.counts);
     if (options_.prompt_tokens > 0 && std::ssize(pair.target) <= options_.prompt_tokens + 1) {
@@ -99,7 +104,7 @@ class ChunkTokenizer {
     const std::string& target = usable == example.targets.end() ? example.targets.front() : *usable;
     add_count("references not used", std::ssize(example.targets) - 1, counts);
     if (example.from_template) {
-      return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, example.source, target)};
+      return {encode_chat(tokenizer_, example.source), encode_reply(tokenizer_, example.source, target, ends_)};
     }
     const bool prompted = !example.has_source || options_.prompts;  // for a decoder-only model
     Pair pair = {.source = {}, .target = prompted ? tokenizer_.encode(target) : tokenizer_.encode_target(target)};
@@ -156,7 +161,11 @@ class ChunkTokenizer {
                     "a chat template's prompt is not cut: set too_long to drop, or raise max_source");
     }
     if (long_source) {
-      const auto kept = std::max<std::ptrdiff_t>(0, options_.max_source - std::ssize(end_));
+      const auto kept = static_cast<std::ptrdiff_t>(options_.max_source) - std::ssize(end_);
+      if (kept <= std::ssize(before_)) {
+        fail_too_long(example, "source", pair.source, options_.max_source,
+                      "suffix and EOS leave its text no room: raise max_source");
+      }
       pair.source.erase(pair.source.begin() + kept, pair.source.end() - std::ssize(end_));
       ++counts["truncated sources"];
     }
@@ -180,6 +189,7 @@ class ChunkTokenizer {
   // of targets.
   std::vector<int32_t> before_;
   std::vector<int32_t> target_before_;
+  std::vector<int32_t> ends_;   // of replies
   std::vector<int32_t> end_{};  // of every source: the suffix and EOS
 };
 
@@ -219,21 +229,13 @@ void check_options(const PrepareOptions& options, const Tokenizer& tokenizer) {
   Problems problems;
   validate_options(options, "prepare", problems);
   if (tokenizer.eos() < 0) {
-    problems.add({.where = tokenizer.file().string(),
-                  .what = "the tokenizer has no end-of-sequence id",
-                  .expected = "a tokenizer with EOS, which ends every row of a corpus"});
-  }
-  if (options.prompt_tokens > 0 && !(options.prefix.empty() && options.suffix.empty())) {
-    problems.add({.where = "prepare.prompt_tokens",
-                  .what = "prompts taken from the beginning of plain text cannot have a prefix or a suffix",
-                  .expected = "neither prefix nor suffix"});
+    problems.add({tokenizer.file().string(), "the tokenizer has no end-of-sequence id",
+                  "a tokenizer with EOS, which ends every row of a corpus", "", ""});
   }
   const int64_t prompt = options.prompt_tokens + std::ssize(tokenizer.frames().source.before);
   if (options.prompt_tokens > 0 && options.max_source > 0 && prompt > options.max_source) {
-    problems.add({.where = "prepare.max_source",
-                  .what = "all prompts would be longer, and their continuations begin at their ends",
-                  .expected = fmt::format("{} tokens or more, or 0", prompt),
-                  .found = std::to_string(options.max_source)});
+    problems.add({"prepare.max_source", "all prompts would be longer, and their continuations begin at their ends",
+                  fmt::format("{} tokens or more, or 0", prompt), std::to_string(options.max_source), ""});
   }
   problems.throw_if_any();
 }
@@ -245,10 +247,8 @@ void require_regular_file(const std::filesystem::path& file) {
   using std::filesystem::file_type;
   const auto type = std::filesystem::status(file, ignored).type();
   if (type == file_type::fifo || type == file_type::character || type == file_type::socket) {
-    throw UserError({.where = file.string(),
-                     .what = "is a pipe or a device, but text is read twice",
-                     .expected = "a regular file",
-                     .hint = "write the text to a file first"});
+    throw UserError({file.string(), "is a pipe or a device, but text is read twice", "a regular file", "",
+                     "write the text to a file first"});
   }
 }
 
@@ -286,11 +286,11 @@ void check_text(const TextInput& input, const std::string& where, Problems& prob
   const bool parallel = !input.source.empty() || !input.target.empty();
   const int kinds = (parallel ? 1 : 0) + (input.jsonl.empty() ? 0 : 1) + (input.text.empty() ? 0 : 1);
   if (kinds == 1 && input.source.empty() == input.target.empty()) return;
-  problems.add({.where = where,
-                .what = kinds > 1    ? "more than one kind of input"
-                        : kinds == 0 ? "no input"
-                                     : "half of a pair of parallel files",
-                .expected = "source and target, or jsonl, or text"});
+  problems.add({where,
+                kinds > 1    ? "more than one kind of input"
+                : kinds == 0 ? "no input"
+                             : "half of a pair of parallel files",
+                "source and target, or jsonl, or text", "", ""});
 }
 
 std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolicies& policies, bool prompts) {
@@ -298,7 +298,7 @@ std::unique_ptr<ExampleStream> open_text(const TextInput& input, const TextPolic
   for (const auto& file : {input.source, input.target, input.jsonl, input.text}) require_regular_file(file);
   if (!input.messages.empty()) {
     if (input.jsonl.empty()) {
-      throw UserError({.where = "text input", .what = "conversations stand in jsonl files", .expected = "jsonl"});
+      throw UserError({"text input", "conversations stand in jsonl files", "jsonl", "", ""});
     }
     return open_chat(input.jsonl, input.messages, load_chat_template(input.chat_template), policies, prompts);
   }
@@ -331,10 +331,8 @@ Fields<PrepareOptions> PrepareOptions::fields() {
       .add("threads", &PrepareOptions::threads, Range{1, 256}, NoResult{}, "Threads that tokenize.")
       .check([](const PrepareOptions& options, const std::string& where, Problems& problems) {
         if (options.too_long != "split" || options.max_target >= 2) return;
-        problems.add({.where = where + ".max_target",
-                      .what = "texts are split into windows of this many tokens",
-                      .expected = "2 tokens or more",
-                      .found = std::to_string(options.max_target)});
+        problems.add({where + ".max_target", "texts are split into windows of this many tokens", "2 tokens or more",
+                      std::to_string(options.max_target), ""});
       });
 }
 

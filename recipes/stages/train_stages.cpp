@@ -74,34 +74,39 @@ bool distils(const TrainStageOptions& options) {
   return train::needs_teacher(options.training.objective);
 }
 
+// Refuses what is for validations where there is nothing to validate on.
+void check_validated(const std::optional<std::filesystem::path>& corpus, const train::ValidationOptions& options,
+                     const std::string& where, Problems& problems) {
+  const bool measured = options.bleu_examples + options.draft_examples > 0 || options.measure != "loss";
+  if (corpus || (!measured && options.patience == 0)) return;
+  problems.add({where + ".training.validation", "nothing is validated, so nothing is measured or waited for",
+                "validation_corpus, or neither patience nor measure, bleu_examples and draft_examples", "", ""});
+}
+
 void check_distillation(const TrainStageOptions& options, const std::string& where, Problems& problems) {
+  check_validated(options.validation_corpus, options.training.validation, where, problems);
   if (options.block_prediction && (options.teacher || distils(options))) {
-    problems.add({.where = where + ".block_prediction",
-                  .what = "block prediction predicts other tokens than a teacher, so they cannot be compared",
-                  .expected = "no teacher, and objective cross_entropy"});
+    problems.add({where + ".block_prediction",
+                  "block prediction predicts other tokens than a teacher, so they cannot be compared",
+                  "no teacher, and objective cross_entropy", "", ""});
   }
   if (options.teacher_logits && !distils(options) && !options.features) {
-    problems.add({.where = where + ".teacher_logits",
-                  .what = "nothing is distilled, so stored distributions of a teacher are of no use",
-                  .expected = "training.objective.name = \"distill\", or no teacher_logits",
-                  .found = options.training.objective.name});
+    problems.add({where + ".teacher_logits", "nothing is distilled, so stored distributions of a teacher are of no use",
+                  "training.objective.name = \"distill\", or no teacher_logits", options.training.objective.name, ""});
   }
   const bool taught = options.tandem || options.shared_encoder || options.features;
   const bool shared = options.shared_encoder && distils(options) && !options.teacher_logits;
   const bool compared = options.teacher || options.tandem || options.features || shared;
   if (options.training.validation.measure == "overlap" && !compared) {
-    problems.add({.where = where + ".training.validation.measure",
-                  .what = "overlap needs a teacher",
-                  .expected = "`teacher`, a model directory",
-                  .found = "none given"});
+    problems.add({where + ".training.validation.measure", "overlap needs a teacher", "`teacher`, a model directory",
+                  "none given", ""});
   }
   if (!distils(options)) return;
   if (!options.teacher && !options.teacher_logits && !taught) {
-    problems.add({.where = where + ".training.objective",
-                  .what = "distillation needs a teacher",
-                  .expected = "`teacher` (a model directory), `teacher_logits` (a cache), `tandem`, `features` or "
-                              "`shared_encoder`",
-                  .found = "none of them"});
+    problems.add({where + ".training.objective", "distillation needs a teacher",
+                  "`teacher` (a model directory), `teacher_logits` (a cache), `tandem`, `features` or "
+                  "`shared_encoder`",
+                  "none of them", ""});
   }
   if (options.training.objective.distill.on_policy.share == 0) return;
   const std::string on_policy = where + ".training.objective.distill.on_policy.share";
@@ -114,10 +119,8 @@ void check_distillation(const TrainStageOptions& options, const std::string& whe
          .hint = "train on the large model's outputs: a corpus of kind = \"teacher-outputs\""});
   }
   if (options.teacher_logits) {
-    problems.add({.where = on_policy,
-                  .what = "samples of the student need a teacher that runs, and this one is stored",
-                  .expected = "0, or `teacher` without teacher_logits",
-                  .found = options.teacher_logits->string()});
+    problems.add({on_policy, "samples of the student need a teacher that runs, and this one is stored",
+                  "0, or `teacher` without teacher_logits", options.teacher_logits->string(), ""});
   }
 }
 
@@ -229,17 +232,15 @@ struct HeadsStageOptions : train::HeadOptions {
 };
 
 void check_training(const HeadsStageOptions& options, const std::string& where, Problems& problems) {
+  check_validated(options.validation_corpus, options.training.validation, where, problems);
   if (options.training.dropout.value_or(0) > 0) {
-    problems.add({.where = where + ".training.dropout",
-                  .what = "the model is frozen and runs as it decodes, so nothing of it drops out",
-                  .expected = "0, or none given",
-                  .found = fmt::format("{}", *options.training.dropout)});
+    problems.add({where + ".training.dropout", "the model is frozen and runs as it decodes, so nothing of it drops out",
+                  "0, or none given", fmt::format("{}", *options.training.dropout), ""});
   }
   if (options.training.objective.distill.on_policy.share > 0) {
-    problems.add({.where = where + ".training.objective.distill.on_policy.share",
-                  .what = "heads do not decode on their own, so they have no samples to learn from",
-                  .expected = "0",
-                  .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+    problems.add({where + ".training.objective.distill.on_policy.share",
+                  "heads do not decode on their own, so they have no samples to learn from", "0", "",
+                  "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
   }
 }
 
@@ -255,9 +256,8 @@ Fields<HeadsStageOptions> HeadsStageOptions::fields() {
       .inherit<train::HeadOptions>()
       .add("training", &T::training,
            "How they are trained. objective = { name = \"distill\" } learns from the model's last layer, which runs in "
-           "any case. Steps of accumulate times max_rows examples, of fewer where token_budget is reached. Validation "
-           "measures are "
-           "means over the heads; each head's own are beside them.")
+           "any case. Steps of accumulate times max_rows rows, of fewer where token_budget is reached. Validation "
+           "measures are means over the heads; each head's own are beside them.")
       .check(check_training);
 }
 
@@ -269,12 +269,10 @@ model::ExitConfig checked_config(const HeadsStageOptions& options) {
   train::check_early_layers(options.layers, config.decoder_layers, "layers", problems);
   if (problems.empty()) model::check_exits(heads, config, "heads", problems);
   if (train::needs_teacher(options.training.objective) && config.vocabulary_rows() < config.vocabulary) {
-    problems.add(
-        {.where = "training.objective",
-         .what = "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
-         .expected = "objective cross_entropy",
-         .found = options.training.objective.name,
-         .hint = "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
+    problems.add({"training.objective",
+                  "a model of a pruned vocabulary has no probabilities for all ids, so nothing is distilled from it",
+                  "objective cross_entropy", options.training.objective.name,
+                  "train on the model's own outputs: a corpus of kind = \"teacher-outputs\""});
   }
   problems.throw_if_any();
   return heads;

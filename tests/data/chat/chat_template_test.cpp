@@ -240,24 +240,33 @@ TEST_F(ChatTokens, TextsOfSpecialTokensBecomeTheirIds) {
 }
 
 TEST_F(ChatTokens, RepliesEndInTheFirstEndOfText) {
+  const std::vector<int32_t> ends = reply_ends(*tokenizer_);
+  EXPECT_THAT(ends, ElementsAre(tokenizer_->eos()));
+  const auto beside = tokenizer_->file().parent_path() / "generation_config.json";
+  write_file_atomic(beside, std::string(R"({"eos_token_id": [3, 1000000, -1, "a"]})"));
+  EXPECT_THAT(reply_ends(*tokenizer_), ElementsAre(tokenizer_->eos(), 3));
+  std::filesystem::remove(beside);
   std::vector<int32_t> wanted = ids("the cat");
   wanted.push_back(tokenizer_->eos());
-  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat</s>\n"), ElementsAreArray(wanted));
-  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat"), ElementsAreArray(wanted));
+  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat</s>\n", ends), ElementsAreArray(wanted));
+  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat", ends), ElementsAreArray(wanted));
+  const std::vector<int32_t> other = {tokenizer_->eos(), wanted.front()};  // as of a turn
+  EXPECT_THAT(encode_reply(*tokenizer_, "", "the cat</s>\n", other), ElementsAre(wanted.front()));
 }
 
 // As the model writes them: a blank that stands before a text of its own is not there.
 TEST_F(ChatTokens, RepliesAreTheIdsBehindTheirPrompt) {
   const auto metaspace = load_json_tokenizer(byte_fallback_json({"▁", "a", "b"}, {"▁ a"}));
   EXPECT_THAT(encode_chat(*metaspace, "<s>a"), ElementsAreArray(metaspace->encode("<s>a"))) << "no new start";
-  EXPECT_THAT(encode_reply(*metaspace, "b\n", "a</s>"), ElementsAre(260, metaspace->eos()));
+  EXPECT_THAT(encode_reply(*metaspace, "b\n", "a</s>", reply_ends(*metaspace)), ElementsAre(260, metaspace->eos()));
 }
 
 TEST_F(ChatTokens, OnlyTheAssistantsWordsAreTargets) {
   const Corpus corpus = prepare();
   ASSERT_EQ(corpus.size(), 2);
   EXPECT_THAT(corpus.source(1), ElementsAreArray(encode_chat(*tokenizer_, "the cat sees</s>\nthe dog ")));
-  EXPECT_THAT(corpus.target(1), ElementsAreArray(encode_reply(*tokenizer_, "the dog ", "sings")));
+  EXPECT_THAT(corpus.target(1),
+              ElementsAreArray(encode_reply(*tokenizer_, "the dog ", "sings", reply_ends(*tokenizer_))));
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_EQ(corpus.info().provenance.at("text_file_1"), "chat_template.jinja");
 }

@@ -70,6 +70,8 @@ TEST_F(Prepare, SourcesHaveAPrefixAndASuffixThatStaysWhenTheyAreCut) {
   std::filesystem::remove(out_);
   prepare("the cat\n", "a dog\n", {.suffix = "the"});
   EXPECT_EQ(Corpus(out_).source(0).back(), tokenizer_->eos());
+  const PrepareOptions no_room{.max_source = 1, .too_long = "truncate", .suffix = "the"};
+  EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", no_room); }), HasSubstr("no room"));
 }
 
 TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
@@ -85,6 +87,9 @@ TEST_F(Prepare, TheFirstTokensOfPlainTextBecomeItsPrompt) {
   EXPECT_EQ(report.counts.at("dropped: no longer than the prompt"), 1);
   EXPECT_TRUE(continues_prompts(corpus.info()));
   EXPECT_THAT(error_of([&] { prepare("the cat\n", "a dog\n", {.prompt_tokens = 3}); }), HasSubstr("prompts = true"));
+  const auto again = open_plain_text(directory_ / "a.txt", "", {});
+  EXPECT_THAT(error_of([&] { prepare_corpus(*again, *tokenizer_, {.prefix = "the "}, out_); }),
+              HasSubstr("are for sources"));
   const auto shorter = [&] { prepare_corpus(*stream, *tokenizer_, {.max_source = 2, .prompt_tokens = 3}, out_); };
   EXPECT_THAT(error_of(shorter), HasSubstr("3 tokens or more")) << "prompts would lose tokens before their ends";
 }

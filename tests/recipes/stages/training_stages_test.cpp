@@ -69,6 +69,8 @@ TEST_F(DistillationStages, AFrozenPrimaryNamedAsTeacherTeachesLikeTheUnnamedOne)
 
 TEST_F(DistillationStages, WhatCannotTeachIsRefusedBeforeAnythingRuns) {
   EXPECT_THAT(problems_of(stage("")), HasSubstr("needs a teacher"));
+  EXPECT_THAT(problems_of(stage(option("teacher", "teacher"), "[training.validation]\npatience = 3\n")),
+              HasSubstr("nothing is validated"));
   EXPECT_THAT(problems_of(stage(option("teacher_logits", "logits.h5"), "on_policy.share = 0.5\n")),
               AllOf(HasSubstr("need a teacher that runs"), HasSubstr("teacher_logits")));
   EXPECT_THAT(problems_of(stage("[tandem]\n" + option("primary", "teacher"), "on_policy.share = 0.5\n")),
