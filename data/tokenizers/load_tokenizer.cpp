@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/logging.h"
 #include "base/options.h"
 #include "base/util.h"
 #include "data/tokenizers/bpe.h"
@@ -18,10 +19,8 @@ namespace draftsmith::data {
 
 size_t Tokenizer::checked(int32_t id) const {
   if (id >= 0 && id < vocabulary()) return static_cast<size_t>(id);
-  throw UserError({.where = file_.string(),
-                   .what = "token id outside the vocabulary",
-                   .expected = fmt::format("0 to {}", vocabulary() - 1),
-                   .found = fmt::format("{}", id)});
+  throw UserError({file_.string(), "token id outside the vocabulary", fmt::format("0 to {}", vocabulary() - 1),
+                   fmt::format("{}", id), ""});
 }
 
 namespace {
@@ -42,6 +41,15 @@ fs::path sentencepiece_file(const fs::path& directory) {
 
 bool has_gpt2_files(const fs::path& directory) {
   return fs::exists(directory / kVocabulary) && fs::exists(directory / kMerges);
+}
+
+// Returns whether tokens were added to a T5's pieces, beside its sentinels: texts have them, SentencePiece's file not.
+bool adds_tokens(const fs::path& directory) {
+  constexpr int32_t kFirst = 256;  // ids before it are pieces of every model
+  const TokenizerConfig config = read_tokenizer_config(directory);
+  return config.any_class.starts_with("T5") && std::ranges::any_of(config.added, [](const AddedToken& token) {
+           return token.id >= kFirst && !token.content.starts_with("<extra_id_");
+         });
 }
 
 // Returns the configuration that names ByT5's class, which has no file of its own; or nothing.
@@ -74,7 +82,7 @@ fs::path tokenizer_file(const fs::path& directory) {
   const fs::path model = sentencepiece_file(directory);
   if (!model.empty()) {
     const bool other_files = has_json || has_gpt2_files(directory);
-    const bool json_first = has_json && is_bpe_json(directory / kJson);
+    const bool json_first = has_json && (is_bpe_json(directory / kJson) || adds_tokens(directory));
     if (!json_first && (!other_files || is_sentencepiece(model))) return model;
   }
   if (has_json) return directory / kJson;
@@ -84,7 +92,13 @@ fs::path tokenizer_file(const fs::path& directory) {
 namespace {
 
 std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
-  if (const fs::path file = tokenizer_file(directory); !file.empty()) return load_file(file);
+  if (const fs::path file = tokenizer_file(directory); !file.empty()) {
+    if (file.extension() != ".json" && adds_tokens(directory)) {
+      log_warning("{}: tokens that were added to it are not found in texts; tokenizer.json would have them",
+                  file.string());
+    }
+    return load_file(file);
+  }
   throw UserError({.where = directory.string(),
                    .what = "no tokenizer in this directory",
                    .expected =
@@ -122,13 +136,11 @@ int32_t language_id(const LanguageTokens& tokens, const std::string& language, c
   const std::string near = nearest(language, known);
   const size_t count = known.size();
   known.resize(std::min(count, kShown));
-  throw UserError({.where = where.string(),
-                   .what = fmt::format("the tokenizer has no such {} language", side),
-                   .expected = count == 0 ? "a tokenizer with language tokens"
-                                          : fmt::format("one of its {} languages: {}{}", count, fmt::join(known, ", "),
-                                                        count > kShown ? ", ..." : ""),
-                   .found = language,
-                   .hint = near.empty() ? "" : "did you mean " + near + "?"});
+  throw UserError({where.string(), fmt::format("the tokenizer has no such {} language", side),
+                   count == 0 ? "a tokenizer with language tokens"
+                              : fmt::format("one of its {} languages: {}{}", count, fmt::join(known, ", "),
+                                            count > kShown ? ", ..." : ""),
+                   language, near.empty() ? "" : "did you mean " + near + "?"});
 }
 
 // Returns frames with the target's language before sources, if there is one.
@@ -136,10 +148,8 @@ LanguageFrames target_alone_frames(const Tokenizer& tokenizer, const LanguageTok
                                    const std::string& target) {
   LanguageFrames frames{.source = tokenizer.frame(), .target = tokenizer.frame(), .forced_bos = std::nullopt};
   if (!asked.source_language.empty()) {
-    throw UserError({.where = tokenizer.file().string(),
-                     .what = "the tokenizer has tokens of target languages alone",
-                     .expected = "no source language",
-                     .found = asked.source_language});
+    throw UserError({tokenizer.file().string(), "the tokenizer has tokens of target languages alone",
+                     "no source language", asked.source_language, ""});
   }
   if (target.empty()) return frames;
   frames.source.before.insert(frames.source.before.begin(), language_id(tokens, target, "target", tokenizer.file()));
@@ -181,10 +191,9 @@ void choose_languages(Tokenizer& tokenizer, const Languages& asked) {
   const auto is_class = [&](std::string_view name) { return config.any_class.find(name) != std::string::npos; };
   const bool legacy = is_class("Nllb") && config.legacy_behaviour.value_or(false);
   if (legacy || config.any_class.starts_with("MBartTokenizer")) {
-    throw UserError({.where = tokenizer.file().string(),
-                     .what = "a tokenizer whose languages stand behind the text is not supported",
-                     .expected = "an mBART-50, or an NLLB without legacy_behaviour: their languages stand before it",
-                     .found = config.any_class + (legacy ? " with \"legacy_behaviour\": true" : "")});
+    throw UserError({tokenizer.file().string(), "a tokenizer whose languages stand behind the text is not supported",
+                     "an mBART-50, or an NLLB without legacy_behaviour: their languages stand before it",
+                     config.any_class + (legacy ? " with \"legacy_behaviour\": true" : ""), ""});
   }
   const bool given = !asked.source_language.empty() || !asked.target_language.empty();
   const bool translates = is_class("Nllb") || is_class("MBart50") || is_class("M2M100") ||
@@ -225,11 +234,8 @@ std::vector<int64_t> parse_token_ids(const std::string& line, int64_t vocabulary
   for (std::string word; words >> word;) {
     const int64_t id = parse_whole<int64_t>(word).value_or(-1);
     if (id < 0 || id >= vocabulary) {
-      throw UserError({.where = where,
-                       .what = "not a token id",
-                       .expected = "ids in 0.." + std::to_string(vocabulary - 1) + ", separated by blanks",
-                       .found = word.substr(0, kShown),
-                       .hint = hint});
+      throw UserError({where, "not a token id", "ids in 0.." + std::to_string(vocabulary - 1) + ", separated by blanks",
+                       word.substr(0, kShown), hint});
     }
     ids.push_back(id);
   }

@@ -114,6 +114,17 @@ TEST(Tokenizer, FilesThatAreNoModelsAreErrors) {
   EXPECT_THAT(error_of([&] { load_tokenizer(directory / "absent.model"); }), HasSubstr("absent.model"));
 }
 
+TEST(Tokenizer, TokensAddedToAT5AreFoundByItsTokenizerJson) {
+  const TemporaryDirectory directory;
+  small_tokenizer(directory / "spiece.model");
+  write_text(directory / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  write_text(directory / "tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})");
+  for (const auto& [added, file] : {std::pair("<extra_id_0>", "spiece.model"), std::pair("<hl>", "tokenizer.json")}) {
+    write_text(directory / "added_tokens.json", fmt::format("{{\"{}\": 32100}}", added));
+    EXPECT_EQ(tokenizer_file(directory.path()).filename(), file);
+  }
+}
+
 // Directories of translation models around one small SentencePiece model, whose pieces 0 to 2 are <pad>, </s>, <unk>.
 class TranslationTokenizer : public testing::Test {
  protected:
