@@ -241,7 +241,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 FileLock::FileLock(const fs::path& file, const std::string& flag) {
   descriptor_ = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (descriptor_ < 0) throw UserError({file.string(), "the file cannot be created", "", std::strerror(errno), ""});
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // or no locks are to be had
   ::close(descriptor_);
   throw UserError({file.parent_path().string(), "another run is working in this directory", "", "",
                    "wait for it to end, or choose another directory with " + flag});
@@ -253,7 +253,7 @@ FileLock::~FileLock() {
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const auto refuse = [&](const std::string& what, const std::string& found) {
-    throw UserError({.where = file.string(), .what = what, .found = found});
+    throw UserError({file.string(), what, "", found, ""});
   };
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) refuse("cannot open the file", std::strerror(errno));

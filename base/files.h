@@ -98,7 +98,7 @@ class TemporaryDirectory {
 };
 
 // Lock on a file from construction to destruction, so that one run at a time works where the file is. The file is made
-// if need be, and stays. The system releases the lock when the process ends.
+// if need be, and stays. The system releases the lock when the process ends; some file systems have no locks.
 class FileLock {
  public:
   // Errors: UserError if another run has the lock, with the flag that names another directory, or for a bad path.

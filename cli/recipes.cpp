@@ -96,7 +96,15 @@ int run_train(const TrainFlags& flags) {
 std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   if (recipes::is_recipe(load_toml(file))) {
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
-    return fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
+    std::string text =
+        fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
+    for (const recipes::RecipeStage& stage : recipe.stages) {
+      for (const auto& task : stage.checked.options.value("task", nlohmann::ordered_json::array())) {
+        const std::string command = task.value("/metric/command"_json_pointer, "");
+        if (!command.empty()) text += fmt::format("\n  stage {} runs the command: {}", stage.name, command);
+      }
+    }
+    return text;
   }
   const evaluate::SuiteOptions suite = evaluate::load_suite(file, overrides);
   std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,

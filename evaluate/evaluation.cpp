@@ -265,6 +265,8 @@ class Suite {
   std::string common_key() const {
     SuiteOptions common = options_;
     common.name.clear();
+    common.device.clear();  // the engine says which this and the threads are
+    common.threads = 0;
     common.task.clear();
     common.run.clear();
     common.match_rates.clear();

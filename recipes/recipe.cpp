@@ -305,7 +305,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
   std::vector<RecipeFile> files;
   find_files(file, {}, {}, files, problems);
   for (const std::string& text : overrides) {
-    if (!text.starts_with(kInclude)) continue;
+    if (text.substr(0, text.find_first_of(".=")) != kInclude) continue;
     problems.add({"--set " + text, "what a recipe includes is read before --set", "a key of a stage", "",
                   "change `include` in the file"});
   }

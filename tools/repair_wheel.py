@@ -5,6 +5,7 @@
 """
 
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ def run(*command, **options):
 def package_of(library):
     """The Debian package that the wheel's library was copied from."""
     name = HASH.sub("", library.name)
-    found = subprocess.run(["dpkg", "-S", f"*/x86_64-linux-gnu/{name}"], capture_output=True, text=True).stdout
+    found = subprocess.run(["dpkg", "-S", f"*/{platform.machine()}-linux-gnu/{name}"], capture_output=True, text=True).stdout
     packages = [line for line in found.splitlines() if not line.startswith("diversion")]
     if not packages:
         sys.exit(f"{library.name}: {name} is of no Debian package, so its licence is unknown")

@@ -251,8 +251,8 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view te
 std::vector<int32_t> reply_ends(const Tokenizer& tokenizer) {
   std::vector<int32_t> ends = {tokenizer.eos()};
   const fs::path file = tokenizer.file().parent_path() / "generation_config.json";
-  if (!fs::exists(file)) return ends;
-  const nlohmann::json found = load_json(file).value("eos_token_id", nlohmann::json());
+  const nlohmann::json settings = fs::exists(file) ? load_json(file) : nlohmann::json::object();
+  const nlohmann::json found = settings.is_object() ? settings.value("eos_token_id", nlohmann::json()) : settings;
   for (const nlohmann::json& id : found.is_array() ? found : nlohmann::json::array({found})) {
     if (id.is_number_unsigned() && id < tokenizer.vocabulary()) ends.push_back(id);
   }

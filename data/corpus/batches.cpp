@@ -77,27 +77,22 @@ BatchOrder::BatchOrder(const Corpus& corpus, BatchOptions options, RowForm form)
   Problems problems;
   validate_options(options, "batches", problems);
   if (options.pack_tokens > 0 && form == RowForm::kSeparate) {
-    problems.add({.where = "batches.pack_tokens",
-                  .what = "only rows of decoder-only models can be packed",
-                  .expected = "0",
-                  .found = std::to_string(options.pack_tokens)});
+    problems.add({"batches.pack_tokens", "only rows of decoder-only models can be packed", "0",
+                  std::to_string(options.pack_tokens), ""});
   }
   if (options.pack_tokens > options.token_budget) {
-    problems.add({.where = "batches.pack_tokens",
-                  .what = "a packed row is larger than a batch",
-                  .expected = "at most token_budget, " + std::to_string(options.token_budget),
-                  .found = std::to_string(options.pack_tokens)});
+    problems.add({"batches.pack_tokens", "a packed row is larger than a batch",
+                  "at most token_budget, " + std::to_string(options.token_budget), std::to_string(options.pack_tokens),
+                  ""});
   }
   problems.throw_if_any();
   if (corpus.size() == 0) {
-    throw UserError({.where = corpus.file().string(), .what = "no examples to make batches of"});
+    throw UserError({corpus.file().string(), "no examples to make batches of", "", "", ""});
   }
   if (corpus.size() > kMostOrdered) {
-    throw UserError({.where = corpus.file().string(),
-                     .what = "too many examples for an order of batches",
-                     .expected = "at most " + std::to_string(kMostOrdered),
-                     .found = std::to_string(corpus.size()),
-                     .hint = "divide the corpus, and train on its parts one after the other"});
+    throw UserError({corpus.file().string(), "too many examples for an order of batches",
+                     "at most " + std::to_string(kMostOrdered), std::to_string(corpus.size()),
+                     "divide the corpus, and train on its parts one after the other"});
   }
 }
 

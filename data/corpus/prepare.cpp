@@ -164,7 +164,7 @@ class ChunkTokenizer {
       const auto kept = static_cast<std::ptrdiff_t>(options_.max_source) - std::ssize(end_);
       if (kept <= std::ssize(before_)) {
         fail_too_long(example, "source", pair.source, options_.max_source,
-                      "suffix and EOS leave its text no room: raise max_source");
+                      "what stands around its text leaves that no room: raise max_source");
       }
       pair.source.erase(pair.source.begin() + kept, pair.source.end() - std::ssize(end_));
       ++counts["truncated sources"];

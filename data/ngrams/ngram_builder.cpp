@@ -44,14 +44,19 @@ struct TableArrays {
   LevelArrays trigrams{};
 };
 
-// Calls visit(row) for each target of a corpus.
+// Calls visit(first, row) for each target of a corpus and what stands before it: a prompt's last token, or else the
+// beginning, which is the id behind the vocabulary.
 template <class Visit>
 void visit_targets(const Corpus& corpus, const ProgressCallback& progress, const Visit& visit) {
   constexpr int64_t kExamplesAtOnce = int64_t{1} << 14;  // between two calls of `progress`
+  const bool prompted = continues_prompts(corpus.info());
+  const auto first_of = [&](std::span<const int32_t> source) {
+    return prompted && !source.empty() ? int64_t{source.back()} : corpus.info().vocabulary;
+  };
   for (int64_t first = 0; first < corpus.size(); first += kExamplesAtOnce) {
     const int64_t last = std::min(first + kExamplesAtOnce, corpus.size());
     work_point();
-    for (int64_t i = first; i < last; ++i) visit(corpus.target(i));
+    for (int64_t i = first; i < last; ++i) visit(first_of(corpus.source(i)), corpus.target(i));
     if (progress) progress(last - first);
   }
 }
@@ -79,8 +84,7 @@ TableArrays count_ngrams(const Corpus& corpus, int64_t order, const ProgressCall
   TableArrays arrays{.unigrams = std::vector<int32_t>(static_cast<size_t>(vocabulary))};
   std::vector<uint64_t> ngrams;
   if (order > 1) ngrams.reserve(static_cast<size_t>(corpus.info().target_tokens));
-  visit_targets(corpus, progress, [&](std::span<const int32_t> row) {
-    int64_t last = vocabulary;
+  visit_targets(corpus, progress, [&](int64_t last, std::span<const int32_t> row) {
     for (const int32_t token : row) {
       ++arrays.unigrams[static_cast<size_t>(token)];
       if (order > 1) ngrams.push_back(packed_ngram(last, token));
@@ -91,8 +95,7 @@ TableArrays count_ngrams(const Corpus& corpus, int64_t order, const ProgressCall
   if (order < 3) return arrays;
   ngrams.clear();
   const NgramLevel bigrams = arrays.bigrams.level();
-  visit_targets(corpus, {}, [&](std::span<const int32_t> row) {
-    int64_t before = vocabulary;
+  visit_targets(corpus, {}, [&](int64_t before, std::span<const int32_t> row) {
     for (size_t i = 1; i < row.size(); ++i) {
       ngrams.push_back(packed_ngram(find_ngram(bigrams, before, row[i - 1]), row[i]));
       before = row[i - 1];
@@ -166,11 +169,8 @@ void write_table(const fs::path& out, const NgramInfo& info, const TableArrays& 
 void check_size(const fs::path& file, const CorpusInfo& corpus) {
   const auto require = [&](const std::string& what, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return;
-    throw UserError({.where = file.string(),
-                     .what = what,
-                     .expected = std::to_string(least) + " to " + std::to_string(most),
-                     .found = std::to_string(value),
-                     .hint = "n-gram tables pack a token into 21 bits and a count into 31"});
+    throw UserError({file.string(), what, std::to_string(least) + " to " + std::to_string(most), std::to_string(value),
+                     "n-gram tables pack a token into 21 bits and a count into 31"});
   };
   require("the vocabulary does not fit an n-gram table", corpus.vocabulary, 1, kMostNgramIds);
   require("the corpus has more target tokens than an n-gram table counts", corpus.target_tokens, 0,

@@ -60,7 +60,7 @@ struct NgramNodes {
 //
 // c(h w): how often w follows h; c(h) = sum_w c(h w); T(h): how many different w follow h; h' is h without its oldest
 // token; C and T are the values of the empty context, V is the vocabulary. EOS is a token like any other. The context
-// of a row's first token is (beginning), the context of its second token (beginning, first token).
+// of a row's first token is (beginning), or its prompt's last token; its second token's has the first token, too.
 class NgramCounts {
  public:
   NgramCounts() = default;

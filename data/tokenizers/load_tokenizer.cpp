@@ -67,6 +67,9 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& file) {
     return make_bpe_tokenizer(read_gpt2_files(file.parent_path() / kVocabulary, file.parent_path() / kMerges));
   }
   if (file.extension() == ".json") return make_bpe_tokenizer(read_tokenizer_json(file));
+  if (adds_tokens(file.parent_path())) {
+    log_warning("{}: tokens that were added to it are not found in texts; tokenizer.json has them", file.string());
+  }
   return load_sentencepiece(file);
 }
 
@@ -92,13 +95,7 @@ fs::path tokenizer_file(const fs::path& directory) {
 namespace {
 
 std::unique_ptr<Tokenizer> load_directory(const fs::path& directory) {
-  if (const fs::path file = tokenizer_file(directory); !file.empty()) {
-    if (file.extension() != ".json" && adds_tokens(directory)) {
-      log_warning("{}: tokens that were added to it are not found in texts; tokenizer.json would have them",
-                  file.string());
-    }
-    return load_file(file);
-  }
+  if (const fs::path file = tokenizer_file(directory); !file.empty()) return load_file(file);
   throw UserError({.where = directory.string(),
                    .what = "no tokenizer in this directory",
                    .expected =

@@ -177,7 +177,7 @@ class TaskComparison {
       return {};
     }
     double p = NAN;
-    if (a_lines != nullptr && b_lines != nullptr && a_lines->statistics.lines() > 0 &&
+    if (a_lines != nullptr && b_lines != nullptr && a_lines->statistics.lines() > 1 &&
         a_lines->statistics.width == b_lines->statistics.width &&
         a_lines->statistics.width >= score_.statistics({{}, {}, {}}).width &&
         a_lines->statistics.lines() == b_lines->statistics.lines()) {

@@ -222,7 +222,9 @@ class ModelEngine final : public Engine {
   }
 
   std::string fingerprint() const override {
-    return fmt::format("{} {}{}", git_commit(), description().dump(), models_.fingerprint());
+    nlohmann::ordered_json known = description();
+    known.erase("execution");  // says also what this process has done so far
+    return fmt::format("{} {}{}", git_commit(), known.dump(), models_.fingerprint());
   }
 
  private:

@@ -70,8 +70,8 @@ class MeasurementStore {
   using Name = std::vector<std::string>;
 
   // Reads the file in `directory` if its key equals `key`, which identifies models, build and what all measurements
-  // depend on, and empties it otherwise. Errors: UserError if another evaluation writes it; RunError if the file cannot
-  // be written.
+  // depend on, and empties it otherwise. Errors: UserError if another evaluation writes it, or it cannot be made;
+  // RunError if it cannot be written.
   MeasurementStore(const std::filesystem::path& directory, const std::string& key);
 
   // Returns a finished measurement, or nullptr.

@@ -1,6 +1,7 @@
 // BiLD's figures (Kim et al. 2023) in a report: operations and bytes beside greedy decoding (figure 8), and quality
 // against the share of tokens that the large model decides (figure 2).
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -99,9 +100,12 @@ Table engagement_table(const EngagementResult& curve, int digits) {
         {point.policy, fmt::format("{:g}", point.threshold), percent(point.engaged_share()),
          point.changed ? percent(static_cast<double>(*point.changed) / static_cast<double>(point.tokens)) : "",
          fixed(point.quality.find(score)->value, digits),
-         difference ? fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]", difference->value, digits, difference->interval.low,
-                                  digits, difference->interval.high, digits)
-                    : ""});
+         !difference ? ""
+                     : fmt::format("{:+.{}f}", difference->value, digits) +
+                           (std::isnan(difference->interval.low)
+                                ? ""
+                                : fmt::format(" [{:+.{}f}, {:+.{}f}]", difference->interval.low, digits,
+                                              difference->interval.high, digits))});
   }
   table.drop_empty_columns();
   return table;

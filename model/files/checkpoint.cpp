@@ -111,7 +111,7 @@ fs::path require_free_place(const fs::path& directory) {
                      .found = {},
                      .hint = "choose another name, or remove it"});
   }
-  if (fs::equivalent(place, fs::current_path(), status) || is_mount_point(place)) {
+  if (fs::equivalent(place, fs::current_path(status), status) || is_mount_point(place)) {
     throw UserError({place.string(), "a directory in use cannot be replaced by a finished one", "a new directory",
                      "the current directory, or one where another file system begins", "name a new directory in it"});
   }

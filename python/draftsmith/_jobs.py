@@ -14,7 +14,7 @@ import torch
 
 from . import _draftsmith as native
 from ._toml import lines, toml
-from .errors import BusyError, Interrupted
+from .errors import BusyError, Interrupted, UserError
 
 _RECIPES = pathlib.Path(__file__).parent / "recipes"
 _one_job = threading.Lock()  # requests to stop and torch's settings belong to the process
@@ -106,6 +106,9 @@ def score(
     Returns:
         What `draftsmith score --json` prints.
     """
+    for name, texts in {"hypotheses": hypotheses, "references": references, "other": other, "sources": sources}.items():
+        if isinstance(texts, str):
+            raise UserError(f"{name} are one text", expected="a list of texts", found=repr(texts[:40]))
     references = list(references)
     streams = [references] if references and isinstance(references[0], str) else [list(texts) for texts in references]
     return native.score(metric, list(hypotheses), streams, None if other is None else list(other), list(sources or []),

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/registry.h"
+#include "data/chat/chat_template.h"
 #include "model/families/family.h"
 #include "recipes/stages/starting_models.h"
 
@@ -49,7 +50,8 @@ void check_shape(const ArchitectureOptions& options, const std::string& where, P
 // Ids of a tokenizer; it may lack pad and bos.
 void set_tokens(const data::Tokenizer& tokenizer, const Family& family, model::TransformerConfig& config) {
   config.vocabulary = tokenizer.vocabulary();
-  config.eos = {tokenizer.eos()};
+  const std::vector<int32_t> ends = data::reply_ends(tokenizer);
+  config.eos = {ends.begin(), ends.end()};
   config.pad = tokenizer.pad() >= 0 ? tokenizer.pad() : tokenizer.eos();
   config.decoder_start = family.shapes.starts_with_eos ? tokenizer.eos() : config.pad;
   if (config.sinusoids_reach_end) config.position_offset = config.pad + 1;  // as M2M-100's reader has it

@@ -279,8 +279,8 @@ void run_tokenizer(const TokenizerStageOptions& options, const StageContext& run
 std::vector<StageKind> data_stages() {
   return {make_stage_kind<data::SyntheticOptions>("language", 1, run_language),
           make_stage_kind<TokenizerStageOptions>("tokenizer", 2, run_tokenizer),
-          make_stage_kind<CorpusOptions>("corpus", 2, run_corpus),
-          make_stage_kind<NgramStageOptions>("ngram", 1, run_ngram)};
+          make_stage_kind<CorpusOptions>("corpus", 3, run_corpus),
+          make_stage_kind<NgramStageOptions>("ngram", 2, run_ngram)};
 }
 
 }  // namespace draftsmith::recipes

@@ -12,7 +12,7 @@
 namespace draftsmith::recipes {
 
 Problem missing_model(const std::string& option, const std::string& what) {
-  return {.where = option, .what = what, .expected = "a model directory", .found = "none given"};
+  return {option, what, "a model directory", "none given", ""};
 }
 
 namespace {
@@ -23,16 +23,13 @@ void check_blocks(const StartOptions& options, const std::string& where, Problem
   const int kinds = options.tandem.has_value() + options.shared_encoder.has_value() + options.deep_tandem.has_value() +
                     options.block_prediction.has_value() + options.exits.has_value() + options.features.has_value();
   if (kinds > 1) {
-    problems.add(
-        {.where = where,
-         .what = "a model is of one kind",
-         .expected = "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`"});
+    problems.add({where, "a model is of one kind",
+                  "one of `exits`, `tandem`, `features`, `shared_encoder`, `deep_tandem` and `block_prediction`", "",
+                  ""});
   }
   if (blocks && options.from) {
-    problems.add({.where = where + ".from",
-                  .what = "deep Tandems and models of block prediction start from random weights",
-                  .expected = "`architecture`",
-                  .found = options.from->string()});
+    problems.add({where + ".from", "deep Tandems and models of block prediction start from random weights",
+                  "`architecture`", options.from->string(), ""});
   }
 }
 
@@ -43,10 +40,9 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
   }
   const model::Family* family = model::families().find(options.architecture->family);
   if (family != nullptr && !family->base.encoder_decoder) {
-    problems.add({.where = where + ".architecture.family",
-                  .what = "a drafter that shares an encoder is an encoder-decoder without its own",
-                  .expected = "t5, marian or another family of encoder-decoders",
-                  .found = family->name});
+    problems.add({where + ".architecture.family",
+                  "a drafter that shares an encoder is an encoder-decoder without its own",
+                  "t5, marian or another family of encoder-decoders", family->name, ""});
   }
 }
 
@@ -54,10 +50,8 @@ void check_shared_encoder(const StartOptions& options, const std::string& where,
 void check_features(const StartOptions& options, const std::string& where, Problems& problems) {
   const FeatureTrainingOptions& features = *options.features;
   if (options.architecture) {
-    problems.add({.where = where + ".architecture",
-                  .what = "a features drafter has the shape of its target's layers",
-                  .expected = "none given",
-                  .found = options.architecture->family});
+    problems.add({where + ".architecture", "a features drafter has the shape of its target's layers", "none given",
+                  options.architecture->family, ""});
   }
   const std::map<std::string, bool> of_new_ones = {{"decoder_layers", features.decoder_layers.has_value()},
                                                    {"layers", !features.layers.empty()},
@@ -69,22 +63,20 @@ void check_features(const StartOptions& options, const std::string& where, Probl
                                                    {"seed", features.seed.has_value()}};
   for (const auto& [name, given] : of_new_ones) {
     if (!options.from || !given) continue;
-    problems.add({.where = where + ".features." + name,
-                  .what = "the features drafter in `from` keeps its layers, vocabulary and weights",
-                  .expected = "none given"});
+    problems.add({where + ".features." + name,
+                  "the features drafter in `from` keeps its layers, vocabulary and weights", "none given", "", ""});
   }
   if (!options.from && !features.target) {
     problems.add(missing_model(where + ".features.target", "a features drafter reads a target"));
   }
   if (features.vocabulary_size && !features.vocabulary_from) {
-    problems.add({.where = where + ".features.vocabulary_from",
-                  .what = "tokens are counted to choose a vocabulary",
-                  .expected = "a corpus (.h5)"});
+    problems.add(
+        {where + ".features.vocabulary_from", "tokens are counted to choose a vocabulary", "a corpus (.h5)", "", ""});
   }
   if (features.markov_rank && !features.block && !options.from) {
-    problems.add({.where = where + ".features.block",
-                  .what = "a drafter that reads the tokens of its draft needs no bias by the token before",
-                  .expected = "true, or no `markov_rank`"});
+    problems.add({where + ".features.block",
+                  "a drafter that reads the tokens of its draft needs no bias by the token before",
+                  "true, or no `markov_rank`", "", ""});
   }
 }
 
@@ -93,10 +85,9 @@ void check_large_part(const StartOptions& options, const std::string& where, Pro
   const ArchitectureOptions& large = *options.deep_tandem->large;
   const auto check = [&](const char* key, auto member) {
     if (large.*member == ArchitectureOptions().*member || large.*member == (*options.architecture).*member) return;
-    problems.add({.where = where + ".deep_tandem.large." + key,
-                  .what = "both parts share this option, which `architecture` gives",
-                  .expected = fmt::format("{}, or nothing", (*options.architecture).*member),
-                  .found = fmt::format("{}", large.*member)});
+    problems.add({where + ".deep_tandem.large." + key, "both parts share this option, which `architecture` gives",
+                  fmt::format("{}, or nothing", (*options.architecture).*member), fmt::format("{}", large.*member),
+                  ""});
   };
   check("seed", &ArchitectureOptions::seed);
   check("dropout", &ArchitectureOptions::dropout);
@@ -109,10 +100,8 @@ void check_start(const StartOptions& options, const std::string& where, Problems
     return check_blocks(options, where, problems);
   }
   if (options.from.has_value() == options.architecture.has_value()) {
-    problems.add({.where = where,
-                  .what = "a model starts either from another model or from random weights",
-                  .expected = "one of `from` and `architecture`",
-                  .found = options.from ? "both" : "neither"});
+    problems.add({where, "a model starts either from another model or from random weights",
+                  "one of `from` and `architecture`", options.from ? "both" : "neither", ""});
   }
   check_blocks(options, where, problems);
   if (options.exits && options.architecture) {
@@ -128,11 +117,9 @@ void check_start(const StartOptions& options, const std::string& where, Problems
   }
   const auto mapped = static_cast<int64_t>(options.tandem->layer_map.size());
   if (mapped > 0 && mapped != options.architecture->decoder_layers) {
-    problems.add(
-        {.where = where + ".tandem.layer_map",
-         .what = "has not one number for each layer of the secondary",
-         .expected = fmt::format("{} numbers (architecture.decoder_layers)", options.architecture->decoder_layers),
-         .found = std::to_string(mapped)});
+    problems.add({where + ".tandem.layer_map", "has not one number for each layer of the secondary",
+                  fmt::format("{} numbers (architecture.decoder_layers)", options.architecture->decoder_layers),
+                  std::to_string(mapped), ""});
   }
 }
 
@@ -167,7 +154,7 @@ Fields<DeepTandemTrainingOptions> DeepTandemTrainingOptions::fields() {
       .add("block", &T::block, Range{1}, Unit{"tokens"}, "Block length G: the large part runs G tokens behind.")
       .check([](const T& options, const std::string& where, Problems& problems) {
         if (options.large) return;
-        problems.add({.where = where + ".large", .what = "a deep Tandem needs the shape of its large part"});
+        problems.add({where + ".large", "a deep Tandem needs the shape of its large part", "", "", ""});
       });
 }
 

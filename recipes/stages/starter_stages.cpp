@@ -292,7 +292,7 @@ void run_verdict(const VerdictOptions& options, const StageContext& run) {
 
 std::vector<StageKind> starter_stages() {
   return {make_stage_kind<PromptsOptions>("prompts", 2, run_prompts),
-          make_stage_kind<VerdictOptions>("verdict", 1, run_verdict)};
+          make_stage_kind<VerdictOptions>("verdict", 2, run_verdict)};
 }
 
 }  // namespace draftsmith::recipes

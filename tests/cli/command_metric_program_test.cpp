@@ -84,6 +84,9 @@ TEST_F(CommandMetricProgram, ValidateRunsNoCommandButShowsIt) {
   const ProgramResult valid = run_here({"validate", (root_ / "suite.toml").string()});
   EXPECT_EQ(valid.exit_code, 0) << valid.err;
   EXPECT_THAT(valid.out, HasSubstr("task val runs the command: touch "));
+  const std::string stage = replace_all(read_file(root_ / "suite.toml"), "[[", "[[s.");
+  write_text(root_ / "recipe.toml", "[s]\nkind = \"evaluate\"\n" + stage);
+  EXPECT_THAT(run_here({"validate", (root_ / "recipe.toml").string()}).out, HasSubstr("s runs the command: touch "));
   EXPECT_FALSE(std::filesystem::exists(root_ / "touched"));
 }
 

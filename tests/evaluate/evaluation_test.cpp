@@ -160,6 +160,10 @@ TEST(EvaluationSuite, AnInterruptedEvaluationGoesOnWhereItStopped) {
     std::ofstream(suite.directory / "out/measurements.jsonl", std::ios::app) << R"({"task":"test","line":)";
     if (curves == 1) suite.options.engagement.emplace_back().drafter = "small";
     FakeEngine resumed;
+    {
+      const FileLock other(suite.directory / "out/measurements.jsonl", "--out");
+      EXPECT_THAT(error_of([&] { suite.evaluate(resumed); }), HasSubstr("another run is working"));
+    }
     const auto result = suite.evaluate(resumed);
     EXPECT_LT(resumed.decodes, whole.decodes * 6 / 10);
     EXPECT_EQ(to_json(result.results).at("tasks"), to_json(expected.results).at("tasks"));

@@ -99,11 +99,6 @@ TEST(Bleu, TheDefaultTokenizerFollowsTheLanguage) {
   EXPECT_EQ(default_bleu_tokenizer(""), "13a");
 }
 
-TEST(Chrf, EqualTextsScoreHundredAndDisjointOnesZero) {
-  EXPECT_DOUBLE_EQ(score_of("chrf", "hello world", {"hello world"}), 100);
-  EXPECT_DOUBLE_EQ(score_of("chrf", "abc", {"xyz"}), 0);
-}
-
 TEST(Chrf, WeighsRecallFourTimes) {
   // "ab" against "abcd", order 1: precision 1, recall ½; order 2: precision 1, recall ⅓; no more orders on both sides.
   const double recall = (1.0 / 2 + 1.0 / 3) / 2;
@@ -111,13 +106,11 @@ TEST(Chrf, WeighsRecallFourTimes) {
 }
 
 TEST(Porter, KeepsIrregularWordsAndFollowsNltkWhereItDepartsFromPorter) {
-  EXPECT_EQ(porter_stem("dying"), "die");
-  EXPECT_EQ(porter_stem("spied"), "spi");
-  EXPECT_EQ(porter_stem("enjoy"), "enjoy");
-  EXPECT_EQ(porter_stem("happy"), "happi");
-  EXPECT_EQ(porter_stem("relational"), "relat");
-  EXPECT_EQ(porter_stem("hopping"), "hop");
-  EXPECT_EQ(porter_stem("is"), "is");
+  std::string stems;
+  for (const char* word : {"dying", "spied", "enjoy", "happy", "relational", "hopping", "is"}) {
+    stems += porter_stem(word) + " ";
+  }
+  EXPECT_EQ(stems, "die spi enjoy happi relat hop is ");
 }
 
 // Places of rouge's scores.

@@ -133,6 +133,7 @@ class Score(unittest.TestCase):
         for arguments, options, message in ((("blue", ["a"], ["a"]), {}, "did you mean bleu"),
                                             (("bleu", ["a"], ["a", "b"]), {}, "1 texts, as in hypotheses"),
                                             (("bleu", [], []), {}, "nothing to score"),
+                                            (("bleu", "a text", ["a text"]), {}, "hypotheses are one text"),
                                             (("bleu", ["a"], []), {}, "references"),
                                             (("bleu", ["a"], ["a"]), {"stem": 1}, "unknown key 'stem'"),
                                             (("bleu", ["a"], ["a"]), {"resamples": 1}, "10 to 1000000")):

@@ -144,6 +144,7 @@ TEST_F(RecipeFile, IncludeErrorsNameTheFileAndTheStage) {
   write_file_atomic(folder_ / "inner.toml", std::string("include = { recipe = \"recipe.toml\" }\n"));
   EXPECT_THAT(load_error("include = { recipe = \"inner.toml\" }\n"), HasSubstr("include one another"));
   EXPECT_THAT(load_error(kTwoStages, {"include.until=x"}), HasSubstr("is read before --set"));
+  EXPECT_THAT(load_error(kTwoStages, {"included.x=1"}), HasSubstr("no table"));
 }
 
 TEST_F(RecipeFile, EveryErrorIsReportedAtOnceWithItsLine) {
@@ -176,15 +177,12 @@ TEST_F(RecipeFile, StagesHaveKindsAndReadEarlierOnes) {
 }
 
 TEST_F(RecipeFile, WhatIsReadWithATokenizerCountsAsItsStagesInput) {
-  for (const char* name : {"tokenizer.json", "chat_template.jinja"})
-    write_file_atomic(folder_ / name, std::string("{}"));
-  const std::string file = (folder_ / "tokenizer.json").string(), keys = "source = \".\"\ntarget = \".\"\n";
-  const Recipe recipe = load("[a]\nkind = \"corpus\"\ntokenizer = \"" + file + "\"\n" + keys);
-  EXPECT_THAT(recipe.stages[0].files, testing::Contains(testing::EndsWith("chat_template.jinja")));
-  for (const char* name : {"source.spm", "target.spm"}) write_file_atomic(folder_ / name, std::string());
-  const std::string marian = (folder_ / "source.spm").string();
-  EXPECT_THAT(load("[a]\nkind = \"corpus\"\ntokenizer = \"" + marian + "\"\n" + keys).stages[0].files,
-              testing::Contains(testing::EndsWith("target.spm")));
+  for (const auto& [file, beside] :
+       {std::pair("tokenizer.json", "chat_template.jinja"), std::pair("source.spm", "target.spm")}) {
+    for (const char* name : {file, beside}) write_file_atomic(folder_ / name, std::string("{}"));
+    const std::string keys = "source = \".\"\ntarget = \".\"\ntokenizer = \"" + (folder_ / file).string() + "\"\n";
+    EXPECT_THAT(load("[a]\nkind = \"corpus\"\n" + keys).stages[0].files, testing::Contains(testing::EndsWith(beside)));
+  }
 }
 
 TEST_F(RecipeFile, NamesAreThoseOfFolders) {

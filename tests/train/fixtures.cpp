@@ -48,6 +48,14 @@ TrainOptions tiny_options() {
   return options;
 }
 
+TrainOptions learning(const std::string& length) {
+  TrainOptions options = tiny_options();
+  options.length = length;
+  options.dropout = 0;
+  options.optimizer.lr = 1e-2;
+  return options;
+}
+
 TrainResult train_tiny(const std::filesystem::path& directory, const TrainOptions& options) {
   model::TransformerModel model(tiny_config(), 5);
   const data::Corpus corpus(directory.parent_path() / "train.h5");

@@ -27,6 +27,8 @@ void write_reversal_corpus(const std::filesystem::path& file, int64_t examples, 
 
 // Small batches, dropout, two micro-batches a step: everything that exact resume has to get right.
 TrainOptions tiny_options();
+// Returns these for so many steps or epochs in which a model learns something.
+TrainOptions learning(const std::string& length);
 
 // One run in `directory` on DIRECTORY/../train.h5, which must exist, with a model of seed 5.
 TrainResult train_tiny(const std::filesystem::path& directory, const TrainOptions& options);

@@ -38,12 +38,9 @@ class TrainerTest : public testing::Test {
 };
 
 TEST_F(TrainerTest, LearnsAToyTask) {
-  TrainOptions options = tiny_options();
-  options.length = "5 epochs";
-  options.dropout = 0;
+  TrainOptions options = learning("5 epochs");
   options.accumulate = 1;
   options.validation.every = "1 epochs";
-  options.optimizer.lr = 1e-2;
   const TrainResult result = train_tiny_validated(run_directory(), options);
   const auto validations = metrics(true);
   ASSERT_EQ(validations.size(), 5u);

@@ -20,8 +20,9 @@ using Row = std::vector<int32_t>;
 using WideIds = std::vector<int64_t>;
 
 std::filesystem::path write_targets(const std::filesystem::path& file, int64_t vocabulary,
-                                    const std::vector<Row>& targets) {
-  CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = vocabulary, .provenance = {{"text", "hash"}}});
+                                    const std::vector<Row>& targets, const std::string& prompts = "false") {
+  const std::map<std::string, std::string> provenance = {{"text", "hash"}, {"prompts", prompts}};
+  CorpusWriter writer(file, {.tokenizer_hash = "abc", .vocabulary = vocabulary, .provenance = provenance});
   for (const Row& target : targets) writer.add(Row{0}, target);
   writer.finish();
   return file;
@@ -120,6 +121,13 @@ TEST_P(NgramTables, EqualCountsInPlainLoopsAndSumToOneInEveryContext) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, NgramTables, testing::Values(1, 2, 3));
+
+TEST(NgramTable, PromptsAreBeforeTheirTargets) {
+  const TemporaryDirectory directory;
+  build_ngram_table(write_targets(directory / "c.h5", 5, {{4, 1}}, "true"), {}, directory / "n.h5");
+  const NgramTable table(directory / "n.h5");
+  EXPECT_EQ(table.counts().most_likely(table.counts().find({2, 0})), 4);
+}
 
 TEST(NgramTable, SaysWhereItComesFrom) {
   const TemporaryDirectory directory;

@@ -85,6 +85,37 @@ TEST_P(FeaturesOf, SamplesAreDistributedAsTheTargets) {
   EXPECT_LT(samples.stats.accepted, samples.stats.drafted * 95 / 100);
 }
 
+// As where look-up copied a draft: what one run reads later gives what two give.
+TEST_P(FeaturesOf, TokensThatNoDraftFollowedAreReadByTheNextRun) {
+  if (kind_ == Kind::kEncoderDecoder) return;
+  const TandemPair pair = features_pair(kind_, 24, block_);
+  const GenerationModels models = pair.models();
+  const auto states = [&](int64_t tokens) {
+    const at::Tensor all = at::arange(2 * tokens * pair.primary->config().width, at::kFloat).sin();
+    return std::vector(pair.secondary->config().features.layers.size(), all.view({2, tokens, -1}));
+  };
+  const std::vector<at::Tensor> prompt = states(2), first = states(3), second = states(2);
+  std::vector<at::Tensor> last;
+  for (const bool at_once : {false, true}) {
+    std::vector<Row> rows = {row_before_output({2, 5, 7}, false, 0), row_before_output({3, 9, 4}, false, 0)};
+    const std::unique_ptr<Drafter> drafter = models.drafter->make(models.draft_target());
+    drafter->prefill({{}, 1, rows, 32, nullptr, nullptr, prompt});
+    const Ids both{1, 1};
+    const auto draft = [&] { return drafter->next_logits({.rows = rows, .drafted = {}, .active = both}).clone(); };
+    const auto commit = [&](const std::vector<at::Tensor>& hidden, const std::vector<Ids>& tokens) {
+      const Ids base{rows[0].length(), rows[1].length()};
+      for (size_t b : {0, 1}) rows[b].tokens.insert(rows[b].tokens.end(), tokens[b].begin(), tokens[b].end());
+      drafter->observe({rows, {.logits = {}, .hidden = hidden}, base});
+    };
+    if (!at_once) draft();
+    commit(first, {{6}, {8, 11, 3}});
+    if (!at_once) draft();
+    commit(second, {{12, 7}, {5}});
+    last.push_back(draft());
+  }
+  EXPECT_TRUE(at::allclose(last[0], last[1], 1e-5, 1e-5));
+}
+
 // Blocks of the unrolled pass: the k-th token of each block has the k-th step's distribution.
 TEST_P(FeaturesOf, AlphaOverTextsIsThatOfTheUnrolledPass) {
   const at::NoGradGuard no_grad;

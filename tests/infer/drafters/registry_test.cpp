@@ -40,7 +40,7 @@ TEST(DrafterSpec, ASuitesDraftersHaveTheSameTexts) {
   EXPECT_EQ((DrafterOptions{.name = "a", .tandem = "pair"}.spec().kind), DrafterKind::kTandem);
 }
 
-TEST(DrafterOptionsDtype, IsForModels) {
+TEST(DrafterOptionsExtras, AreForModelsAndForLookUp) {
   const auto problems_of = [](const DrafterOptions& drafter) { return option_problems(drafter, "drafter"); };
   EXPECT_EQ(problems_of({.name = "a", .model = "dir", .dtype = "int8"}), "");
   EXPECT_EQ(problems_of({.name = "a", .tandem = "dir", .dtype = "bf16"}), "");
@@ -49,12 +49,8 @@ TEST(DrafterOptionsDtype, IsForModels) {
                                         {.name = "a", .lookup = true, .dtype = "int8"}}) {
     EXPECT_THAT(problems_of(drafter), AllOf(HasSubstr("drafter.dtype"), HasSubstr("no number type")));
   }
-}
-
-TEST(DrafterOptionsLongest, IsForLookUp) {
-  EXPECT_EQ(option_problems(DrafterOptions{.name = "a", .lookup = true, .longest = 2}, "drafter"), "");
-  EXPECT_THAT(option_problems(DrafterOptions{.name = "a", .model = "dir", .longest = 2}, "drafter"),
-              HasSubstr("looks nothing up"));
+  EXPECT_EQ(problems_of({.name = "a", .lookup = true, .longest = 2}), "");
+  EXPECT_THAT(problems_of({.name = "a", .model = "dir", .longest = 2}), HasSubstr("looks nothing up"));
 }
 
 TEST(LoadedDrafter, MakesTheDrafterOfItsName) {

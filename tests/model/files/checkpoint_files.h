@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "base/json.h"
 #include "model/families/family.h"
+#include "model/files/model_directory.h"
 #include "model/files/write_weights.h"
 #include "model/transformer/parameters.h"
 
@@ -34,6 +36,18 @@ inline nlohmann::json tiny_t5_config() {
           {"eos_token_id", 1},
           {"decoder_start_token_id", 0}};
 }
+
+// Tests of what a config.json says.
+class ReadsConfigs : public testing::Test {
+ protected:
+  TransformerConfig read(nlohmann::json config, const nlohmann::json& changes = nlohmann::json::object()) const {
+    config.update(changes);
+    write_json(folder_ / "config.json", nlohmann::ordered_json(config));
+    return read_settings(folder_.path()).config;
+  }
+
+  TemporaryDirectory folder_;
+};
 
 // The tensors such a config.json asks for, random, under their stored names.
 inline std::vector<TensorToStore> tensors_of(const nlohmann::json& config_json) {

@@ -148,7 +148,6 @@ TEST_F(Checkpoint, SavingNeverOverwritesAndLeavesNothingBehindWhenItFails) {
   fs::current_path(root_ / "bad");
   EXPECT_THAT(error_of([&] { require_free_place("."); }), HasSubstr("a directory in use"));
   fs::current_path(before);
-  EXPECT_THAT(error_of([&] { require_free_place("/dev/shm"); }), AnyOf(HasSubstr("in use"), HasSubstr("overwritten")));
 }
 
 class CopyModel : public testing::Test {

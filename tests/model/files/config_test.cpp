@@ -55,16 +55,7 @@ json opt() {
     "num_attention_heads": 3, "num_hidden_layers": 2, "max_position_embeddings": 40})");
 }
 
-class Families : public testing::Test {
- protected:
-  TransformerConfig read(json config, const json& changes = json::object()) const {
-    config.update(changes);
-    write_json(folder_ / "config.json", nlohmann::ordered_json(config));
-    return read_settings(folder_.path()).config;
-  }
-
-  TemporaryDirectory folder_;
-};
+using Families = ReadsConfigs;
 
 // Frequencies and the factor on attention as Transformers 5.23 computes them from these keys.
 TEST_F(Families, RotaryPositionsAreThoseOfTransformersInEverySpelling) {

@@ -15,6 +15,7 @@
 #include "model/files/checkpoint.h"
 #include "model/files/model_directory.h"
 #include "model/files/write_weights.h"
+#include "tests/model/files/checkpoint_files.h"
 #include "tests/support/errors.h"
 
 namespace draftsmith::model {
@@ -39,14 +40,8 @@ const std::vector<std::string> kArchitectures = {"MarianMTModel", "M2M100ForCond
                                                  "BartForConditionalGeneration", "MBartForConditionalGeneration",
                                                  "PegasusForConditionalGeneration"};
 
-class Seq2Seq : public testing::Test {
+class Seq2Seq : public ReadsConfigs {
  protected:
-  TransformerConfig read(json config, const json& changes = json::object()) const {
-    config.update(changes);
-    write_json(folder_ / "config.json", nlohmann::ordered_json(config));
-    return read_settings(folder_.path()).config;
-  }
-
   using Tensors = std::map<std::string, at::Tensor>;
 
   // Opens a directory of random weights after `change` was done to them.
@@ -68,8 +63,6 @@ class Seq2Seq : public testing::Test {
     write_safetensors(file, std::move(stored));
     return load_model(folder / "model", {.pack = false});
   }
-
-  TemporaryDirectory folder_;
 };
 
 TEST_F(Seq2Seq, WhatDoesNotFitIsNamed) {

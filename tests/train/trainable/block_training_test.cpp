@@ -45,10 +45,7 @@ model::DeepTandemModel deep_tandem(uint64_t seed) {
 }
 
 TrainOptions options(const std::string& length) {
-  TrainOptions options = tiny_options();
-  options.length = length;
-  options.dropout = 0;
-  options.optimizer.lr = 1e-2;
+  TrainOptions options = learning(length);
   options.batches.pack_tokens = 24;
   options.batches.token_budget = 96;
   return options;

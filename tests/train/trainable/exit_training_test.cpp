@@ -78,10 +78,7 @@ TEST_F(ExitTraining, EachExitLearnsAndTheBestModelIsOfAllLosses) {
   ExitPair pair(exit_configs().front(), kCalm);
   const data::Corpus validation(folder_ / "validation.h5");
   const ValidationResult before = validate(pair.trainable, {.corpus = &validation}, {});
-  TrainOptions training = options();
-  training.dropout = 0;
-  training.optimizer.lr = 1e-2;
-  training.length = "40 steps";
+  TrainOptions training = learning("40 steps");
   train(pair.trainable, training, "run");
   const ValidationResult after = validate(pair.trainable, {.corpus = &validation}, {});
   ASSERT_EQ(after.exits.size(), 2u);
@@ -120,9 +117,8 @@ class HeadTraining : public ExitTraining {
     return directory;
   }
   TrainOptions head_options() const {
-    TrainOptions training = options();
+    TrainOptions training = learning(options().length);
     training.dropout.reset();
-    training.optimizer.lr = 1e-2;
     return training;
   }
 };

@@ -131,10 +131,7 @@ TEST_F(FeatureTraining, ItComesToAgreeWithItsTargetWhichStays) {
     const data::Corpus validation(folder_ / "validation.h5");
     const ValidationInputs inputs{.corpus = &validation, .teacher = pair.target.get()};
     const double before = *validate(trainable, inputs, {}).overlap;
-    TrainOptions training = options();
-    training.dropout = 0;
-    training.optimizer.lr = 1e-2;
-    training.length = "60 steps";
+    TrainOptions training = learning("60 steps");
     training.objective = {.name = "distill", .distill = {.lambda = 0}};
     const auto loss = [&] {  // of all steps
       const at::NoGradGuard no_grad;

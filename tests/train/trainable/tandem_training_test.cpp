@@ -85,10 +85,7 @@ TEST_F(TandemTraining, AFrozenPrimaryStaysAndIsNamedByTheResult) {
 // The two stages of Tandem-Distil. Alpha is against the primary, which no teacher was named for.
 TEST_F(TandemTraining, TheLossFallsInBothStages) {
   Pair pair(model::tiny_t5());
-  TrainOptions training = options();
-  training.dropout = 0;
-  training.optimizer.lr = 1e-2;
-  training.length = "1 steps";
+  TrainOptions training = learning("1 steps");
   const auto before = summary_of(train(pair, {}, training, "before"));
   training.length = "40 steps";
   const auto first = summary_of(train(pair, {}, training, "first"));
