@@ -96,16 +96,15 @@ Table engagement_table(const EngagementResult& curve, int digits) {
                {"difference", Align::kRight, "from the large model alone, with a paired 95 % interval"}});
   for (const EngagementPoint& point : curve.points) {
     const auto& difference = point.quality.difference;
+    std::string difference_text = difference ? fmt::format("{:+.{}f}", difference->value, digits) : "";
+    if (difference && std::isfinite(difference->interval.low)) {
+      difference_text +=
+          fmt::format(" [{:+.{}f}, {:+.{}f}]", difference->interval.low, digits, difference->interval.high, digits);
+    }
     table.add_row(
         {point.policy, fmt::format("{:g}", point.threshold), percent(point.engaged_share()),
          point.changed ? percent(static_cast<double>(*point.changed) / static_cast<double>(point.tokens)) : "",
-         fixed(point.quality.find(score)->value, digits),
-         !difference ? ""
-                     : fmt::format("{:+.{}f}", difference->value, digits) +
-                           (std::isnan(difference->interval.low)
-                                ? ""
-                                : fmt::format(" [{:+.{}f}, {:+.{}f}]", difference->interval.low, digits,
-                                              difference->interval.high, digits))});
+         fixed(point.quality.find(score)->value, digits), difference_text});
   }
   table.drop_empty_columns();
   return table;

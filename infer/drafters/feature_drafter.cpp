@@ -45,8 +45,6 @@ class FeatureDrafter : public Drafter {
   // Returns inputs of tokens [from[b], from[b] + counts[b]) of each row; `hidden`: of the tokens before them.
   Inputs inputs_of(std::span<const Row> rows, const std::vector<int64_t>& from, std::vector<int64_t> counts,
                    std::span<const at::Tensor> hidden) const;
-  // Processes a prompt's tokens.
-  void process_unread();
   // Adds tokens behind those that no draft has processed.
   void append_unread(const Inputs& added);
   // --- in block mode ---
@@ -102,7 +100,6 @@ void FeatureDrafter::prefill(const DraftBegin& begin) {
   const int64_t capacity = capacity_within(model_.info(), begin.capacity);
   const auto samples = static_cast<size_t>(begin.samples);
   const auto rows = std::ssize(begin.rows);
-  unread_ = {};
   std::vector<int64_t> before, last, ones;  // tokens of prompts but the last ones, and these
   for (size_t b = 0; b < begin.rows.size(); ++b) {
     const Row& row = begin.rows[b];
@@ -118,8 +115,8 @@ void FeatureDrafter::prefill(const DraftBegin& begin) {
     std::vector<Row> prompts;
     for (size_t b = 0; b < begin.rows.size(); b += samples) prompts.push_back(begin.rows[b]);
     if (any(before)) {
-      unread_ = inputs_of(prompts, std::vector<int64_t>(before.size(), first_), before, begin.prompt_hidden);
-      process_unread();
+      run(inputs_of(prompts, std::vector<int64_t>(before.size(), first_), before, begin.prompt_hidden),
+          model::Logits::kNone);
     }
     repeat_rows(*state_, begin.samples);
   }
@@ -162,11 +159,6 @@ model::StepOutput FeatureDrafter::run(const Inputs& inputs, model::Logits logits
                           .logits = logits,
                           .hidden_layers = last_layer_},
                          layout, *state_);
-}
-
-void FeatureDrafter::process_unread() {
-  if (unread_.tokens.defined()) run(unread_, model::Logits::kNone);
-  unread_ = {};
 }
 
 at::Tensor FeatureDrafter::next_logits(const DraftRequest& request) {
