@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,16 +66,15 @@ void require_seen_ends(const std::string& what) {
   struct sigaction action {};
   sigaction(SIGCHLD, nullptr, &action);
   if (action.sa_handler != SIG_IGN) return;
-  throw RunError({.where = what,
-                  .what = "cannot be run by a process that ignores SIGCHLD",
-                  .hint = "signal.signal(signal.SIGCHLD, signal.SIG_DFL)"});
+  throw RunError({what, "cannot be run by a process that ignores SIGCHLD", "", "",
+                  "signal.signal(signal.SIGCHLD, signal.SIG_DFL)"});
 }
 
 }  // namespace
 
 Pipe::Pipe() {
   if (pipe2(ends_.data(), O_CLOEXEC) == 0) return;
-  throw RunError({.where = "pipe", .what = "no pipe can be made", .found = std::strerror(errno)});
+  throw RunError({"pipe", "no pipe can be made", "", std::strerror(errno), ""});
 }
 
 Pipe::~Pipe() {
@@ -126,12 +126,12 @@ void ChildProcess::start(std::vector<std::string> arguments) {
   posix_spawn_file_actions_destroy(&files);
   if (failed == 0) return;
   process_ = -1;
-  throw RunError({.where = arguments.front(), .what = "the program cannot be started", .found = std::strerror(failed)});
+  throw RunError({arguments.front(), "the program cannot be started", "", std::strerror(failed), ""});
 }
 
 int ChildProcess::finish() {
   ::kill(-process_, SIGKILL);
-  int status = 0;
+  int status = 255 << 8;  // if nobody can know
   waitpid(process_, &status, 0);
   process_ = -1;
   return status;
@@ -139,7 +139,8 @@ int ChildProcess::finish() {
 
 bool ChildProcess::has_ended() const {
   siginfo_t info{};
-  return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0) return info.si_pid != 0;
+  return errno == ECHILD;  // somebody else in this process has waited for it
 }
 
 void ChildProcess::exchange(std::string_view& input, int milliseconds) {
@@ -190,15 +191,16 @@ std::string run_in_copy(const std::function<std::string()>& work) {
   require_seen_ends("copy of this process");
   const std::unique_ptr<FILE, int (*)(FILE*)> result(std::tmpfile(), std::fclose);
   const pid_t id = result ? fork() : -1;
-  if (id < 0) throw RunError({.where = "fork", .what = "no process can be made", .found = std::strerror(errno)});
+  if (id < 0) throw RunError({"fork", "no process can be made", "", std::strerror(errno), ""});
   // Ends the copy without destructors and buffers: those are the first one's.
   const auto work_as_copy = [&]() noexcept {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // or it would go on, with the first one's locks
     const std::string text = work();
     std::fwrite(text.data(), 1, text.size(), result.get());
     _exit(std::fflush(result.get()) == 0 ? 0 : 1);
   };
   if (id == 0) work_as_copy();
-  int status = 0;
+  int status = -1;
   try {
     while (waitpid(id, &status, WNOHANG) == 0) {
       work_point();
@@ -210,7 +212,7 @@ std::string run_in_copy(const std::function<std::string()>& work) {
     throw;
   }
   if (status != 0) {
-    throw RunError({.where = "copy of this process", .what = "it was killed", .hint = "is there too little memory?"});
+    throw RunError({"copy of this process", "it was killed", "", "", "is there too little memory?"});
   }
   std::fseek(result.get(), 0, SEEK_END);
   std::string text(static_cast<size_t>(std::ftell(result.get())), '\0');
@@ -287,20 +289,16 @@ nlohmann::json PythonScript::ask(const nlohmann::ordered_json& request, double s
   if (answered.is_object() && answered.contains("error")) error = answered["error"];
   if (error.is_null()) fail_python("an answer that is none: " + python_->output.substr(0, 100));
   const int line = error.value("line", 0);
-  throw UserError({.where = messages_.where + (line > 0 ? ":" + std::to_string(line) : ""),
-                   .what = messages_.what + ": " + error.value("what", ""),
-                   .expected = error.value("expected", ""),
-                   .found = error.value("found", ""),
-                   .hint = error.value("hint", "")});
+  throw UserError({messages_.where + (line > 0 ? ":" + std::to_string(line) : ""),
+                   messages_.what + ": " + error.value("what", ""), error.value("expected", ""),
+                   error.value("found", ""), error.value("hint", "")});
 }
 
 void PythonScript::fail_python(const std::string& found) const {
-  throw UserError({.where = messages_.where,
-                   .what = messages_.what + ", since Python's " + messages_.module + " does not run",
-                   .expected = messages_.module + " in " + interpreter(),
-                   .found = found,
-                   .hint = "pip install " + messages_.module +
-                           ", or name an interpreter that has it in the environment variable DRAFTSMITH_PYTHON"});
+  throw UserError({messages_.where, messages_.what + ", since Python's " + messages_.module + " does not run",
+                   messages_.module + " in " + interpreter(), found,
+                   "pip install " + messages_.module +
+                       ", or name an interpreter that has it in the environment variable DRAFTSMITH_PYTHON"});
 }
 
 }  // namespace draftsmith

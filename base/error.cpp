@@ -42,7 +42,7 @@ Error::Error(std::vector<Problem> problems)
 void Problems::add_all(const std::vector<Problem>& problems, const std::string& prefix) {
   for (Problem problem : problems) {
     problem.where = prefix + problem.where;
-    add(std::move(problem));
+    if (std::ranges::find(list_, problem) == list_.end()) add(std::move(problem));
   }
 }
 

@@ -18,6 +18,7 @@ struct Problem {
   std::string expected = {};
   std::string found = {};
   std::string hint = {};  // what the user should do
+  bool operator==(const Problem&) const = default;
 };
 
 // Returns the message for a problem: several lines, no trailing newline.
@@ -52,7 +53,7 @@ class RunError : public Error {
 class Problems {
  public:
   void add(Problem problem) { list_.push_back(std::move(problem)); }
-  // Adds each of `problems`, with `prefix` before its place.
+  // Adds each of `problems`, with `prefix` before its place, unless it is in the list.
   void add_all(const std::vector<Problem>& problems, const std::string& prefix = "");
   bool empty() const { return list_.empty(); }
   const std::vector<Problem>& list() const { return list_; }

@@ -255,7 +255,7 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   const auto refuse = [&](const std::string& what, const std::string& found) {
     throw UserError({file.string(), what, "", found, ""});
   };
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // or a pipe would be waited for
   if (descriptor < 0) refuse("cannot open the file", std::strerror(errno));
   struct stat status {};
   const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);

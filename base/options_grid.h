@@ -32,6 +32,8 @@ using OptionList = std::variant<std::vector<int64_t>, std::vector<uint64_t>, std
 
 namespace options_detail {
 
+constexpr size_t kMostPoints = 10'000;  // of a grid
+
 // Returns an empty list for each field. Errors: std::logic_error for a field marked GridKey::kList whose type has none.
 std::vector<OptionList> empty_lists(const FieldList& fields, void* object);
 // Gives the field of `object` the list's value at `index`.
@@ -71,6 +73,9 @@ class OptionLists {
     std::ranges::stable_partition(order, [](size_t field) { return fields().all()[field].outer_loop; });
     for (const size_t field : order) {
       if (!given(field)) continue;
+      if (points.size() * size(field) > options_detail::kMostPoints) {
+        throw UserError({"the lists of a run", "they make too many settings", "at most 10,000", "more", ""});
+      }
       std::vector<T> spread;
       for (const T& point : points) {
         for (size_t i = 0; i < size(field); ++i) {

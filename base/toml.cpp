@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::string_view kOverlayPrefix = "--set ";
 constexpr uint64_t kLargestToml = 16'000'000;
+constexpr size_t kMostParts = 32;  // of a key
 
-// Returns the components of a dotted path, empty if it is malformed. Quoted components may contain dots.
+// Returns the components of a dotted path, empty if it is malformed or has too many. Quoted components may contain
+// dots.
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> parts(1);
   char quote = 0;
@@ -36,7 +38,8 @@ std::vector<std::string> split_path(std::string_view path) {
       parts.back() += c;
     }
   }
-  const bool malformed = quote != 0 || std::any_of(parts.begin(), parts.end(), [](auto& part) { return part.empty(); });
+  const bool malformed = quote != 0 || parts.size() > kMostParts ||
+                         std::any_of(parts.begin(), parts.end(), [](auto& part) { return part.empty(); });
   return malformed ? std::vector<std::string>{} : parts;
 }
 
@@ -146,8 +149,7 @@ size_t end_of_text(std::string_view toml, size_t at) {
 
 // Refuses keys of so many parts that the tables in them, one in another, would not fit the stack.
 void require_short_keys(std::string_view toml, const std::string& source_name) {
-  constexpr int64_t kMostParts = 32;
-  int64_t parts = 1;
+  size_t parts = 1;
   for (size_t at = 0; at < toml.size();) {
     const auto c = static_cast<unsigned char>(toml[at]);
     if (c == '"' || c == '\'') {
@@ -202,6 +204,7 @@ void apply_overlays(toml::table& root, const std::vector<std::string>& assignmen
 
 toml::table toml_value(std::string_view text, const std::string& source_name) {
   const std::string_view value = trimmed(text);
+  require_short_keys(value, source_name);
   try {
     if (!value.empty() && value.find('\n') == std::string_view::npos) {
       return toml::parse("value = " + std::string(value), source_name);
@@ -209,7 +212,8 @@ toml::table toml_value(std::string_view text, const std::string& source_name) {
   } catch (const toml::parse_error&) {
     if (std::string_view("\"'[{").find(value.front()) != std::string_view::npos) throw;
   }
-  return toml::parse("value = " + toml_quoted(value), source_name);
+  const auto number = value.find('.') != value.npos ? parse_whole<double>(value) : std::nullopt;  // .5 and 1.
+  return toml::parse("value = " + (number ? fmt::format("{}", *number) : toml_quoted(value)), source_name);
 }
 
 std::string toml_quoted(std::string_view text) {

@@ -43,9 +43,9 @@ std::optional<size_t> invalid_utf8_offset(std::string_view text) {
 
 size_t incomplete_suffix(std::string_view text) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  size_t complete = text.size();
-  U8_TRUNCATE_IF_INCOMPLETE(bytes, size_t{0}, complete);
-  return text.size() - complete;
+  auto complete = std::ssize(text);
+  U8_TRUNCATE_IF_INCOMPLETE(bytes, 0, complete);
+  return text.size() - static_cast<size_t>(complete);
 }
 
 std::string replace_invalid_utf8(std::string_view text) {

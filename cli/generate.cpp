@@ -275,9 +275,11 @@ Action add_generate(CLI::App& app) {
   app.add_flag(
       "--json", flags->json,
       "Print one JSON object a line: ids, text, counts and seconds; error instead of ids and text if it failed");
-  app.add_flag("--stream,!--no-stream", flags->stream,
-               "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
-               "without --json, samples and batches");
+  // Not by the member's address: CLI11 would count, so that an optional is never absent.
+  app.add_flag_function(
+      "--stream,!--no-stream", [flags](int64_t count) { flags->stream = count > 0; },
+      "Print text as it is committed, or only complete lines. By default, text is streamed on a terminal "
+      "without --json, samples and batches");
   app.add_option(
          "--dtype", flags->dtype,
          "fp32, bf16, fp16, fp64 or int8. On CPUs, bf16 and int8 are the types of weights, which are read faster: "

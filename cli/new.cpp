@@ -127,9 +127,9 @@ using TextLines = std::map<std::string, fs::path>;  // different ones, as prompt
 
 // Checks all that needs no model. Returns the lines of the text. Errors: UserError, also for few lines.
 TextLines check_flags(const NewFlags& flags) {
-  if (fs::exists(flags.out)) {
-    throw UserError({flags.out.string(), "exists already, and is not overwritten", "the name of a new file in --out",
-                     "", "remove it, or choose another name"});
+  if (fs::exists(flags.out) || !flags.out.has_filename()) {
+    throw UserError({flags.out.string(), "exists already or names a folder, and nothing is overwritten",
+                     "the name of a new file in --out", "", "choose another name"});
   }
   parse_dtype(flags.dtype);
   TextLines lines;
@@ -436,7 +436,7 @@ int run_new(NewFlags flags) {
                            starter.chat ? "messages in its chat template" : starter.task.name)
             << std::flush;
   log_info("measuring steps and training, some minutes ...");
-  fs::create_directories(fs::absolute(flags.out).parent_path());
+  make_directories(fs::absolute(flags.out).parent_path());
   measure_all(starter, flags, device);
   choose(starter, flags, flags.hours);
   if (const std::string format = format_of(*starter.chosen, flags); !format.empty()) flags.format = format;

@@ -92,29 +92,30 @@ int run_train(const TrainFlags& flags) {
   return 0;
 }
 
+// Returns a line for each command that an evaluation of these options runs as a task's metric.
+std::string commands_of(const nlohmann::ordered_json& options, const std::string& stage = "") {
+  std::string lines;
+  for (const auto& task : options.value("task", nlohmann::ordered_json::array())) {
+    const std::string command = task.value("/metric/command"_json_pointer, "");
+    if (command.empty()) continue;
+    lines += fmt::format("\n  {}task {} runs the command: {}", stage, task.value("name", ""), command);
+  }
+  return lines;
+}
+
 // Returns a line about the file. Throws a UserError with all its problems.
 std::string validate_file(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   if (recipes::is_recipe(load_toml(file))) {
     const recipes::Recipe recipe = recipes::load_recipe(file, overrides);
     std::string text =
         fmt::format("{}: recipe '{}', {} stages, no errors", file.string(), recipe.name, recipe.stages.size());
-    for (const recipes::RecipeStage& stage : recipe.stages) {
-      for (const auto& task : stage.checked.options.value("task", nlohmann::ordered_json::array())) {
-        const std::string command = task.value("/metric/command"_json_pointer, "");
-        if (!command.empty()) text += fmt::format("\n  stage {} runs the command: {}", stage.name, command);
-      }
-    }
+    for (const auto& stage : recipe.stages) text += commands_of(stage.checked.options, "stage " + stage.name + ", ");
     return text;
   }
   const evaluate::SuiteOptions suite = evaluate::load_suite(file, overrides);
-  std::string text = fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name,
-                                 suite.task.size(), suite.run.size());
-  for (const evaluate::TaskOptions& task : suite.task) {
-    if (!task.metric.command.empty()) {
-      text += fmt::format("\n  task {} runs the command: {}", task.name, task.metric.command);
-    }
-  }
-  return text;
+  return fmt::format("{}: suite '{}', {} tasks, {} runs, no errors", file.string(), suite.name, suite.task.size(),
+                     suite.run.size()) +
+         commands_of(options_to_json(suite));
 }
 
 int run_validate(const std::vector<std::filesystem::path>& files, const std::vector<std::string>& overrides) {

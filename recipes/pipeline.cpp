@@ -55,11 +55,8 @@ std::optional<Done> read_done(const std::filesystem::path& directory) {
   try {
     return json.get<Done>();
   } catch (const nlohmann::json::exception& error) {
-    throw UserError({.where = file.string(),
-                     .what = "damaged stage marker",
-                     .expected = "the DONE file of a finished stage",
-                     .found = error.what(),
-                     .hint = "remove the stage's directory; the recipe then runs the stage again"});
+    throw UserError({file.string(), "damaged stage marker", "the DONE file of a finished stage", error.what(),
+                     "remove the stage's directory; the recipe then runs the stage again"});
   }
 }
 
@@ -72,17 +69,15 @@ std::vector<Problem> verify_done(const std::filesystem::path& directory, const D
     const std::string where = (directory / name).string();
     if (!is_in(where, part)) continue;
     if (found == now.end()) {
-      problems.push_back({.where = where, .what = "file is missing", .expected = "sha256 " + hash.substr(0, 16)});
+      problems.push_back({where, "file is missing", "sha256 " + hash.substr(0, 16), "", ""});
     } else if (found->second != hash) {
-      problems.push_back({.where = where,
-                          .what = "file was changed after the stage had finished",
-                          .expected = "sha256 " + hash.substr(0, 16),
-                          .found = "sha256 " + found->second.substr(0, 16)});
+      problems.push_back({where, "file was changed after the stage had finished", "sha256 " + hash.substr(0, 16),
+                          "sha256 " + found->second.substr(0, 16), ""});
     }
   }
   for (const auto& [name, hash] : now) {
     if (done.files.contains(name)) continue;
-    problems.push_back({.where = (directory / name).string(), .what = "file was added after the stage had finished"});
+    problems.push_back({(directory / name).string(), "file was added after the stage had finished", "", "", ""});
   }
   return problems;
 }
@@ -102,7 +97,8 @@ std::string path_hash(const std::filesystem::path& path, RememberedHashes& known
       hashes[file.lexically_relative(path).string()] = known.of(file);
     }
   }
-  return sha256(nlohmann::json(hashes).dump());
+  // Names need not be UTF-8.
+  return sha256(nlohmann::json(hashes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::filesystem::path unused_name(const std::filesystem::path& directory) {
@@ -122,21 +118,19 @@ void require_shared_directory(ProcessGroup& world, const std::filesystem::path& 
   const auto all = world.gather("comparing directories", seen ? "" : "missing");
   if (world.leads()) std::filesystem::remove(mark);
   if (std::ranges::all_of(all, &std::string::empty)) return;
-  throw UserError({.where = work.string(),
-                   .what = "the processes do not share this work directory",
-                   .expected = "one directory that all machines see, by the same name",
-                   .found = seen ? "another process sees another directory" : "what process 0 wrote there is missing",
-                   .hint = "put --work on a shared file system"});
+  throw UserError({work.string(), "the processes do not share this work directory",
+                   "one directory that all machines see, by the same name",
+                   seen ? "another process sees another directory" : "what process 0 wrote there is missing",
+                   "put --work on a shared file system"});
 }
 
 // Refuses stages that measure times, if several processes run the recipe.
 void require_one_process(const RecipeStage& stage, const ProcessGroup& world) {
   if (world.is_alone() || stage.kind->processes != Processes::kOne) return;
-  throw UserError({.where = fmt::format("stage '{}' ({})", stage.name, stage.kind->name),
-                   .what = "an evaluation runs in one process, whose times no other may disturb",
-                   .expected = "one process",
-                   .found = fmt::format("{} processes", world.size()),
-                   .hint = "run the stages before it with --until, then the same command without torchrun"});
+  throw UserError({fmt::format("stage '{}' ({})", stage.name, stage.kind->name),
+                   "an evaluation runs in one process, whose times no other may disturb", "one process",
+                   fmt::format("{} processes", world.size()),
+                   "run the stages before it with --until, then the same command without torchrun"});
 }
 
 // Checks that all processes run the same recipe in the same directory, in which the leader has made `work`, and that

@@ -93,9 +93,8 @@ std::vector<const toml::table*> include_tables(const toml::table& root, Problems
     if (const toml::table* one = list->get(i)->as_table()) tables.push_back(one);
   }
   if (tables.size() != (list == nullptr ? 1 : list->size())) {
-    problems.add({.where = location_of(*include),
-                  .what = "`include` names recipes by tables",
-                  .expected = "{ recipe = \"other.toml\", until = \"stage\" }, or a list of such"});
+    problems.add({location_of(*include), "`include` names recipes by tables",
+                  "{ recipe = \"other.toml\", until = \"stage\" }, or a list of such", "", ""});
   }
   return tables;
 }
@@ -107,10 +106,8 @@ void find_files(const std::filesystem::path& file, const IncludeOptions& part, s
   const toml::table root = load_toml(file);
   const auto path = std::filesystem::weakly_canonical(file);
   if (std::find(outer.begin(), outer.end(), path) != outer.end()) {
-    problems.add({.where = file.string(),
-                  .what = "recipes include one another",
-                  .expected = "a recipe that is not yet being read",
-                  .found = file.string()});
+    problems.add(
+        {file.string(), "recipes include one another", "a recipe that is not yet being read", file.string(), ""});
     return;
   }
   outer.push_back(path);
@@ -121,10 +118,8 @@ void find_files(const std::filesystem::path& file, const IncludeOptions& part, s
   }
   RecipeFile found{path, file, stage_names(root), part.until, part.needed};
   if (!part.until.empty() && !drop_behind(part.until, found.stages)) {
-    problems.add({.where = file.string(),
-                  .what = "the included recipe has no such stage of its own",
-                  .expected = "one of its stages for `until`",
-                  .found = part.until});
+    problems.add({file.string(), "the included recipe has no such stage of its own", "one of its stages for `until`",
+                  part.until, ""});
   }
   add_once(std::move(found), files);
 }
@@ -181,11 +176,8 @@ void check_reference(const std::string& text, const std::string& where, const st
   const bool known = std::any_of(earlier.begin(), earlier.end(), [&](const auto& s) { return s.name == target; });
   if (!known) {
     const std::string near = nearest(target, from_each(earlier, &RecipeStage::name));
-    problems.add({.where = where,
-                  .what = "reference to a stage that does not come before this one",
-                  .expected = "@stage/path with a stage listed above",
-                  .found = text,
-                  .hint = near.empty() ? "" : "did you mean @" + near + "?"});
+    problems.add({where, "reference to a stage that does not come before this one",
+                  "@stage/path with a stage listed above", text, near.empty() ? "" : "did you mean @" + near + "?"});
   } else if (std::find(stage.inputs.begin(), stage.inputs.end(), target) == stage.inputs.end()) {
     stage.inputs.push_back(target);
   }
@@ -234,20 +226,16 @@ void check_top_level(const toml::table& root, Problems& problems) {
   for (const std::string& name : stage_names(root)) check_name(name, location_of(*root.get(name)), problems);
   for (auto&& [key, value] : root) {
     if (value.is_table() || (key.str() == "name" && value.is_string()) || key.str() == kInclude) continue;
-    problems.add({.where = location_of(value),
-                  .what = "unknown key '" + std::string(key.str()) + "'",
-                  .expected = "a text as name, a table for each stage, include, or defaults for a kind of stages"});
+    problems.add({location_of(value), "unknown key '" + std::string(key.str()) + "'",
+                  "a text as name, a table for each stage, include, or defaults for a kind of stages", "", ""});
   }
   const toml::table* defaults = root[kDefaults].as_table();
   if (defaults == nullptr) return;
   for (auto&& [key, value] : *defaults) {
     if (stage_kinds().find(std::string(key.str())) != nullptr && value.is_table()) continue;
     const std::string near = nearest(std::string(key.str()), stage_kinds().names());
-    problems.add({.where = location_of(value),
-                  .what = "defaults for an unknown kind of stages",
-                  .expected = "[defaults.KIND]",
-                  .found = std::string(key.str()),
-                  .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+    problems.add({location_of(value), "defaults for an unknown kind of stages", "[defaults.KIND]",
+                  std::string(key.str()), near.empty() ? "" : "did you mean \"" + near + "\"?"});
   }
 }
 
@@ -257,10 +245,8 @@ void add_stages(const RecipeFile& source, std::vector<RecipeStage>& stages, Prob
     Problems reported_before;
     toml::table own = source.parse(reported_before);
     if (std::any_of(stages.begin(), stages.end(), [&](const RecipeStage& stage) { return stage.name == name; })) {
-      problems.add({.where = location_of(*own[name].as_table()),
-                    .what = "an included recipe has a stage of this name",
-                    .expected = "another name, or the included stage",
-                    .found = name});
+      problems.add({location_of(*own[name].as_table()), "an included recipe has a stage of this name",
+                    "another name, or the included stage", name, ""});
       continue;
     }
     RecipeStage stage{.name = name, .kind = kind_of(name, *own[name].as_table(), problems), .table = {}};
@@ -319,7 +305,7 @@ Recipe load_recipe(const std::filesystem::path& file, const std::vector<std::str
     recipe.name = root["name"].value_or(file.stem().string());  // the last file is the recipe itself
   }
   if (recipe.stages.empty() && problems.empty()) {
-    problems.add({.where = file.string(), .what = "the recipe has no stage", .expected = "tables with a `kind`"});
+    problems.add({file.string(), "the recipe has no stage", "tables with a `kind`", "", ""});
   }
   problems.throw_if_any();
   drop_unneeded(recipe.stages);

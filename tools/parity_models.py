@@ -6,13 +6,11 @@ parity_models.py make DIR   writes DIR/<name>/ (a model directory), DIR/<name>.r
                             logits and gradients) and DIR/<name>.greedy.json (inputs and their greedy outputs)
 parity_models.py check DIR  loads every DIR/saved/<name>/ that Draftsmith wrote and compares it with the references;
                             prints one line a problem and exits 1 when there is any
-parity_models.py processors DIR     writes DIR/processors.json: greedy outputs of a made model under generation settings
-                                    that change logits
+parity_models.py processors DIR     writes DIR/processors.json: greedy outputs under settings that change logits
 parity_models.py drafters DIR       loads every exported drafter DIR/drafters/<name>/: alone it must generate the outputs
                                     of DIR/<name>.ours.json, as assistant_model leave the target's outputs as they are,
                                     and have a model card that the Hub reads
-parity_models.py kinds DIR          complains of each directory DIR/kinds/*, models of kinds of our own, that
-                                    Transformers takes for a model it knows: it would fill in random weights
+parity_models.py kinds DIR          complains of each DIR/kinds/*, a kind of our own, that Transformers loads
 """
 
 import json
@@ -258,13 +256,13 @@ def write_byte_level(directory, lines, size, **special):
 def check_tokenizer(root, directory):
     plain = sentencepiece.SentencePieceProcessor(model_file=str(root / "spiece.model"))
     loaded = AutoTokenizer.from_pretrained(directory)
-    problems = []
-    if len(loaded) != plain.vocab_size():
-        problems.append(f"{directory.name}: tokenizer has {len(loaded)} ids, SentencePiece {plain.vocab_size()}")
-    for text in ["kalo mitu resen", "dorpal  istum", "Unbekannt, 12"]:
-        if loaded(text).input_ids != plain.encode(text) + [EOS]:
-            problems.append(f"{directory.name}: {text!r} gives {loaded(text).input_ids}, not {plain.encode(text) + [EOS]}")
-    return problems
+    end = [EOS] if (directory / "spiece.model").exists() else []
+    wanted, found = [plain.vocab_size()], [len(loaded)]
+    for text in ["kalo mitu resen", "dorpal  istum", "Unbekannt, 12", " ｋａlo\tmi\u3000", ""]:
+        ids = plain.encode(text)
+        wanted.append((ids + end, plain.decode(ids)))
+        found.append((loaded(text).input_ids, wanted[-1][1] if plain.unk_id() in ids else loaded.decode(ids)))
+    return [] if found == wanted else [f"{directory.name}: ids and texts {found}, not {wanted}"]
 
 
 def check_directory(root, directory):
@@ -318,6 +316,7 @@ def drafters(root):
     for directory in (root / "drafters").iterdir():
         name = directory.name
         drafter, found = load_model(directory)
+        found += check_tokenizer(root, directory)
         target, _ = load_model(root / name)
         wanted = json.loads((root / f"{name}.greedy.json").read_text())
         ours = json.loads((root / f"{name}.ours.json").read_text())

@@ -185,11 +185,9 @@ JsonlContent by_convention(const json& object, const fs::path& file) {
   }
   std::vector<std::string> fields;
   for (const auto& [key, value] : object.items()) fields.push_back(key);
-  throw UserError({.where = file.string(),
-                   .what = "no convention says which fields are source and references",
-                   .expected = "fields such as turns, prompt, text, source and target, dialogue and summary",
-                   .found = fmt::format("fields {}", fmt::join(fields, ", ")),
-                   .hint = "name the file with `jsonl`, and its fields"});
+  throw UserError({file.string(), "no convention says which fields are source and references",
+                   "fields such as turns, prompt, text, source and target, dialogue and summary",
+                   fmt::format("fields {}", fmt::join(fields, ", ")), "name the file with `jsonl`, and its fields"});
 }
 
 // Reads the first line, which tells the fields. Errors: UserError that names a line that is no JSON object, an empty
@@ -199,7 +197,7 @@ JsonlContent content_of_jsonl(const fs::path& file) {
   for (std::string line; lines.next(line);) {
     if (!is_blank(line)) return by_convention(parse_object_line(line, lines.where()), file);
   }
-  throw UserError({.where = file.string(), .what = "the data set is empty", .expected = "one JSON object a line"});
+  throw UserError({file.string(), "the data set is empty", "one JSON object a line", "", ""});
 }
 
 // Returns the line that separates the documents of a plain text: "<|endoftext|>" if its beginning has such a line, else
@@ -237,10 +235,9 @@ std::string dataset_of(const toml::node& node) {
 void refuse_files(const toml::table& table, const std::vector<const char*>& keys) {
   for (const char* key : keys) {
     if (!table.contains(key)) continue;
-    throw UserError({.where = location_of(*table.get(key)),
-                     .what = fmt::format("`dataset` and `{}` both say where the text comes from", key),
-                     .expected = "one of them",
-                     .found = fmt::format("dataset = \"{}\" and {}", dataset_of(table), key)});
+    throw UserError({location_of(*table.get(key)),
+                     fmt::format("`dataset` and `{}` both say where the text comes from", key), "one of them",
+                     fmt::format("dataset = \"{}\" and {}", dataset_of(table), key), ""});
   }
 }
 
@@ -313,11 +310,7 @@ Problem missing_path(const std::string& text, const std::string& where) {
     hint = fmt::format("$DATA is {}{}; set {} to {}", data_folder().string(), there ? "" : " (not there)",
                        kDataVariable, there ? "another folder, or correct the path" : "the folder with your data");
   }
-  return {.where = where,
-          .what = "a file or model directory is missing",
-          .expected = "a file or folder",
-          .found = real_path(text) + " (not there)",
-          .hint = hint};
+  return {where, "a file or model directory is missing", "a file or folder", real_path(text) + " (not there)", hint};
 }
 
 void list_tasks(toml::table& suite) {

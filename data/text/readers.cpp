@@ -26,12 +26,12 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 LineReader::LineReader(const std::filesystem::path& file) : file_(file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
-    throw UserError({.where = file.string(), .what = "is a directory", .expected = "a text file"});
+    throw UserError({file.string(), "is a directory", "a text file", "", ""});
   }
   owned_ = std::make_unique<std::ifstream>(file, std::ios::binary);
   input_ = owned_.get();
   if (!*input_) {
-    throw UserError({.where = file.string(), .what = "cannot be read", .expected = "a readable text file"});
+    throw UserError({file.string(), "cannot be read", "a readable text file", "", ""});
   }
 }
 
@@ -46,7 +46,7 @@ bool LineReader::next(std::string& line) {
   if (!std::getline(*input_, line)) {
     // A directory or a closed file as standard input sets no flag of std::cin.
     if (input_->bad() || (input_ == &std::cin && std::ferror(stdin) != 0))
-      throw UserError({.where = file_.string(), .what = "reading failed"});
+      throw UserError({file_.string(), "reading failed", "", "", ""});
     return false;
   }
   if (++line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
@@ -66,12 +66,9 @@ int64_t count_lines(const std::filesystem::path& file) {
 }
 
 void throw_invalid_utf8(const std::string& where, const std::string& line, size_t at) {
-  throw UserError(
-      Problem{.where = where,
-              .what = "invalid UTF-8",
-              .expected = "text in UTF-8",
-              .found = fmt::format("byte 0x{:02X} at byte {} of the line", static_cast<uint8_t>(line[at]), at + 1),
-              .hint = "convert the file (iconv -f latin1 -t utf8), or choose the policy drop for invalid UTF-8"});
+  throw UserError(Problem{where, "invalid UTF-8", "text in UTF-8",
+                          fmt::format("byte 0x{:02X} at byte {} of the line", static_cast<uint8_t>(line[at]), at + 1),
+                          "convert the file (iconv -f latin1 -t utf8), or choose the policy drop for invalid UTF-8"});
 }
 
 Fields<TextPolicies> TextPolicies::fields() {
@@ -116,10 +113,9 @@ bool ExampleStream::admit_empty(const Example& example) {
   const bool prompt_alone = example.from_template && example.targets.front().empty();  // of a chat
   if (!empty_source && (prompt_alone || !std::ranges::all_of(example.targets, is_blank))) return true;
   if (policies_.empty == "error") {
-    throw UserError({.where = empty_source || example.target_where.empty() ? example.where : example.target_where,
-                     .what = empty_source ? "empty source" : "empty target",
-                     .expected = "text on both sides",
-                     .hint = "choose the policy drop or keep for empty lines"});
+    throw UserError({empty_source || example.target_where.empty() ? example.where : example.target_where,
+                     empty_source ? "empty source" : "empty target", "text on both sides", "",
+                     "choose the policy drop or keep for empty lines"});
   }
   ++counts_[policies_.empty == "drop" ? "dropped: empty" : "kept: empty"];
   return policies_.empty == "keep";
@@ -141,11 +137,10 @@ bool read_pair(ExampleStream& stream, Example& example) {
   example.where = sources.where();
   example.target_where = targets.where();
   if (source == target) return source;
-  throw UserError({.where = fmt::format("{} and {}", stream.files()[0].string(), stream.files()[1].string()),
-                   .what = "unequal numbers of lines",
-                   .expected = "line i of one to be the translation of line i of the other",
-                   .found = fmt::format("no line {} in one of them", std::max(sources.line(), targets.line())),
-                   .hint = "check that the files belong together"});
+  throw UserError({fmt::format("{} and {}", stream.files()[0].string(), stream.files()[1].string()),
+                   "unequal numbers of lines", "line i of one to be the translation of line i of the other",
+                   fmt::format("no line {} in one of them", std::max(sources.line(), targets.line())),
+                   "check that the files belong together"});
 }
 
 bool read_document(LineReader& lines, const std::string& separator, Example& example) {
@@ -176,11 +171,9 @@ bool read_document(LineReader& lines, const std::string& separator, Example& exa
   std::vector<std::string> known;
   for (const auto& [key, value] : object.items()) known.push_back(key);
   const std::string close = nearest(name, known);
-  throw UserError({.where = where,
-                   .what = "no field \"" + name + "\"",
-                   .expected = "a string or a list of strings under that name on every line",
-                   .found = fmt::format("fields {}", fmt::join(known, ", ")),
-                   .hint = close.empty() ? "" : "did you mean \"" + close + "\"?"});
+  throw UserError({where, "no field \"" + name + "\"", "a string or a list of strings under that name on every line",
+                   fmt::format("fields {}", fmt::join(known, ", ")),
+                   close.empty() ? "" : "did you mean \"" + close + "\"?"});
 }
 
 // Returns the element of a list that "turns[0]" names, or nullptr for a name without an index.
@@ -193,10 +186,7 @@ const nlohmann::json* element_of(const nlohmann::json& object, const std::string
   const char* end = name.data() + name.size() - 1;
   const bool number = std::from_chars(name.data() + bracket + 1, end, index).ptr == end;
   if (number && list->is_array() && index < list->size() && (*list)[index].is_string()) return &(*list)[index];
-  throw UserError({.where = where,
-                   .what = "no text \"" + name + "\"",
-                   .expected = "a list of strings with such an element",
-                   .found = brief(*list)});
+  throw UserError({where, "no text \"" + name + "\"", "a list of strings with such an element", brief(*list), ""});
 }
 
 std::string text_field(const nlohmann::json& object, const std::string& name, const JsonFields& fields,
@@ -207,10 +197,8 @@ std::string text_field(const nlohmann::json& object, const std::string& name, co
   if (found->is_string()) return found->get<std::string>();
   const auto is_string = [](const nlohmann::json& element) { return element.is_string(); };
   if (!found->is_array() || !std::all_of(found->begin(), found->end(), is_string)) {
-    throw UserError({.where = where,
-                     .what = "field \"" + name + "\" is not text",
-                     .expected = "a string or a list of strings",
-                     .found = found->type_name()});
+    throw UserError(
+        {where, "field \"" + name + "\" is not text", "a string or a list of strings", found->type_name(), ""});
   }
   return fmt::format("{}", fmt::join(found->get<std::vector<std::string>>(), fields.separator));
 }
@@ -221,10 +209,8 @@ bool read_object(ExampleStream& stream, const JsonFields& fields, Example& examp
     const std::string where = stream.lines().where();
     if (!stream.admit_utf8(where, line)) continue;
     if (is_blank(line)) {
-      stream.drop_empty({.where = where,
-                         .what = "blank line",
-                         .expected = "a JSON object on every line",
-                         .hint = "choose the policy drop for empty lines"});
+      stream.drop_empty(
+          {where, "blank line", "a JSON object on every line", "", "choose the policy drop for empty lines"});
       continue;
     }
     const nlohmann::json object = parse_object_line(line, where);
@@ -248,8 +234,7 @@ bool read_object(ExampleStream& stream, const JsonFields& fields, Example& examp
 nlohmann::json parse_object_line(const std::string& line, const std::string& where) {
   nlohmann::json object = parse_json(line, where);
   if (object.is_object()) return object;
-  throw UserError(
-      {.where = where, .what = "not a JSON object", .expected = "one JSON object a line", .found = object.type_name()});
+  throw UserError({where, "not a JSON object", "one JSON object a line", object.type_name(), ""});
 }
 
 std::unique_ptr<ExampleStream> open_parallel(const std::filesystem::path& source, const std::filesystem::path& target,
@@ -260,9 +245,8 @@ std::unique_ptr<ExampleStream> open_parallel(const std::filesystem::path& source
 std::unique_ptr<ExampleStream> open_jsonl(const std::filesystem::path& file, const JsonFields& fields,
                                           const TextPolicies& policies) {
   if (fields.targets.empty()) {
-    throw UserError({.where = file.string(),
-                     .what = "no target field named",
-                     .hint = "name the fields that hold the target text, e.g. summary"});
+    throw UserError(
+        {file.string(), "no target field named", "", "", "name the fields that hold the target text, e.g. summary"});
   }
   const auto read = [fields](ExampleStream& stream, Example& example) { return read_object(stream, fields, example); };
   return std::make_unique<ExampleStream>(std::vector{file}, policies, read);

@@ -41,10 +41,8 @@ class PieceModel {
     if (description.unk_token.empty()) return;
     unk_ = find(description.unk_token);
     if (unk_ < 0) {
-      throw UserError({.where = where,
-                       .what = "the unknown token is not in the vocabulary",
-                       .expected = "a piece of the vocabulary as unk_token",
-                       .found = quoted(description.unk_token)});
+      throw UserError({where, "the unknown token is not in the vocabulary", "a piece of the vocabulary as unk_token",
+                       quoted(description.unk_token), ""});
     }
   }
 
@@ -69,10 +67,8 @@ class PieceModel {
 
   void read_pieces(const BpeDescription& description, const std::string& where) {
     const auto refuse = [&](const std::string& what, const std::string& piece, int32_t id) {
-      throw UserError({.where = where,
-                       .what = what,
-                       .expected = fmt::format("each piece once, ids from 0 to {}, each once", kMaxTokenId),
-                       .found = fmt::format("{} with id {}", quoted(piece), id)});
+      throw UserError({where, what, fmt::format("each piece once, ids from 0 to {}, each once", kMaxTokenId),
+                       fmt::format("{} with id {}", quoted(piece), id), ""});
     };
     std::vector<bool> taken;
     ids_.reserve(description.pieces.size());
@@ -136,11 +132,9 @@ class BpeModel : public PieceModel {
       const auto& [left, right] = description.merges[rank];
       for (const std::string& piece : {left, right, left + right}) {
         if (find(piece) >= 0) continue;
-        throw UserError(
-            {.where = where,
-             .what = fmt::format("merge {} needs a piece that is not in the vocabulary", rank + 1),
-             .expected = fmt::format("{}, {} and their union in the vocabulary", quoted(left), quoted(right)),
-             .found = "no piece " + quoted(piece)});
+        throw UserError({where, fmt::format("merge {} needs a piece that is not in the vocabulary", rank + 1),
+                         fmt::format("{}, {} and their union in the vocabulary", quoted(left), quoted(right)),
+                         "no piece " + quoted(piece), ""});
       }
       // The last rank of a repeated pair counts, as in `tokenizers`.
       merges_[pair_of(find(left), find(right))] = {static_cast<uint32_t>(rank), find(left + right)};
@@ -232,10 +226,9 @@ class UnigramModel : public PieceModel {
       : PieceModel(description, where), scores_(description.scores), byte_fallback_(description.byte_fallback) {
     constexpr double kUnknownPenalty = 10;
     if (unk_ < 0 || scores_.size() != pieces().size()) {
-      throw UserError({.where = where,
-                       .what = "the unigram model is incomplete",
-                       .expected = "an unknown token (unk_id), and a score for each piece",
-                       .found = fmt::format("unk_id {}, {} scores, {} pieces", unk_, scores_.size(), pieces().size())});
+      throw UserError({where, "the unigram model is incomplete",
+                       "an unknown token (unk_id), and a score for each piece",
+                       fmt::format("unk_id {}, {} scores, {} pieces", unk_, scores_.size(), pieces().size()), ""});
     }
     unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
     for (const auto& [piece, id] : description.pieces) {
@@ -349,8 +342,7 @@ class BpeTokenizer : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text) const override {
     if (const auto bad = invalid_utf8_offset(text)) {
-      throw UserError(
-          {.where = parts_.file.string(), .what = fmt::format("the text is not valid UTF-8 at byte {}", *bad)});
+      throw UserError({parts_.file.string(), fmt::format("the text is not valid UTF-8 at byte {}", *bad), "", "", ""});
     }
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3 + 1);
@@ -394,10 +386,9 @@ class BpeTokenizer : public Tokenizer {
     int32_t id = known != added_.end() ? known->second : model_->find(token.content);
     if (id < 0) id = next_id();
     if (token.id >= 0 && token.id != id) {
-      throw UserError({.where = parts_.file.string(),
-                       .what = fmt::format("the added token '{}' has an unexpected id", token.content),
-                       .expected = fmt::format("{}, by the vocabulary and the tokens added before it", id),
-                       .found = fmt::format("{}", token.id)});
+      throw UserError({parts_.file.string(), fmt::format("the added token '{}' has an unexpected id", token.content),
+                       fmt::format("{}, by the vocabulary and the tokens added before it", id),
+                       fmt::format("{}", token.id), ""});
     }
     token.id = id;
     last_added_ = std::max(last_added_, id);

@@ -7,10 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include <openssl/evp.h>
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
-#include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -25,7 +24,7 @@ namespace {
 constexpr uint64_t kMaxModelBytes = uint64_t{256} << 20;
 constexpr const char* kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
-// Returns what stands in the fields `number` of a protocol buffer's message, and nothing behind a damaged place.
+// Returns the bytes of the fields `number` of a protocol buffer's message, and nothing behind a damaged place.
 std::vector<std::string_view> fields_of(std::string_view message, uint64_t number) {
   const auto next_number = [&message] {
     uint64_t value = 0, byte = 0x80;
@@ -40,10 +39,12 @@ std::vector<std::string_view> fields_of(std::string_view message, uint64_t numbe
   std::vector<std::string_view> found;
   while (!message.empty()) {
     const uint64_t key = next_number() & 0xFFFFFFFF, type = key & 7;  // protobuf, too, reads 32 bits
+    const std::string_view rest = message;
     if (type == 0) next_number();
+    if (key >> 3 == number && type == 0) found.push_back(rest.substr(0, rest.size() - message.size()));
     uint64_t size = type == kText ? next_number() : kFixed[type];
     size = std::min<uint64_t>(size, message.size());  // of what is left behind the number
-    if (key >> 3 == number && type == kText) found.push_back(message.substr(0, size));
+    if (key >> 3 == number && type != 0) found.push_back(message.substr(0, size));
     message.remove_prefix(size);
   }
   return found;
@@ -107,7 +108,7 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto append = [&](std::string_view part) {
       std::vector<int> own;
       const sentencepiece::util::Status status = processor_.Encode({part.data(), part.size()}, &own);
-      if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
+      if (!status.ok()) throw RunError({file_.string(), "encoding failed: " + status.ToString(), "", "", ""});
       ids.insert(ids.end(), own.begin(), own.end());
     };
     for (size_t begin = text.find("<2"); begin != std::string_view::npos; begin = text.find("<2", begin + 1)) {
@@ -127,7 +128,7 @@ class SentencePieceTokenizer : public Tokenizer {
     for (const int32_t id : ids) checked(id);
     std::string text;
     const sentencepiece::util::Status status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-    if (!status.ok()) throw RunError({.where = file_.string(), .what = "decoding failed: " + status.ToString()});
+    if (!status.ok()) throw RunError({file_.string(), "decoding failed: " + status.ToString(), "", "", ""});
     return text;
   }
 
@@ -223,7 +224,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
     }
     std::string text;
     const sentencepiece::util::Status status = processor_.Decode(pieces, &text);
-    if (!status.ok()) throw RunError({.where = file_.string(), .what = "decoding failed: " + status.ToString()});
+    if (!status.ok()) throw RunError({file_.string(), "decoding failed: " + status.ToString(), "", "", ""});
     text = replace_all(text, kSpaceSymbol, " ");  // of pieces that only the target's model has
     return text.starts_with(' ') ? text.substr(1) : text;
   }
@@ -241,7 +242,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
  private:
   [[noreturn]] static void refuse(const std::filesystem::path& where, const std::string& what,
                                   const std::string& expected, const std::string& found) {
-    throw UserError({.where = where.string(), .what = what, .expected = expected, .found = found});
+    throw UserError({where.string(), what, expected, found, ""});
   }
 
   void number(const std::string& piece, int32_t id, const std::filesystem::path& where) {
@@ -320,7 +321,7 @@ class NumberedTokenizer : public SentencePieceTokenizer {
               std::vector<int32_t>& ids) const {
     std::vector<std::string> pieces;
     const sentencepiece::util::Status status = model.Encode({text.data(), text.size()}, &pieces);
-    if (!status.ok()) throw RunError({.where = file_.string(), .what = "encoding failed: " + status.ToString()});
+    if (!status.ok()) throw RunError({file_.string(), "encoding failed: " + status.ToString(), "", "", ""});
     for (const std::string& piece : pieces) ids.push_back(known(piece));
   }
 
@@ -341,6 +342,52 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file)
   return std::make_unique<SentencePieceTokenizer>(file);
 }
 
+nlohmann::ordered_json sentencepiece_json(const std::filesystem::path& file) {
+  using nlohmann::ordered_json;
+  sentencepiece::SentencePieceProcessor processor;
+  const std::string model = load_processor(file, processor);
+  const auto last = [](std::string_view message, uint64_t number, std::string_view usual) {
+    const auto found = fields_of(message, number);
+    return std::string(found.empty() ? usual : found.back());
+  };
+  constexpr uint64_t kTrainer = 2, kNormalizer = 3, kType = 3, kCharacters = 2, kBlankBefore = 3, kJoinsBlanks = 4;
+  const std::string yes = "\1", trainer = last(model, kTrainer, ""), normalizer = last(model, kNormalizer, "");
+  if (last(trainer, kType, yes) != yes) return nullptr;  // 1: unigram
+  ordered_json vocabulary = ordered_json::array(), added = vocabulary, steps = vocabulary;
+  bool bytes = false;
+  for (int id = 0; id < processor.GetPieceSize(); ++id) {
+    const std::string& piece = processor.IdToPiece(id);
+    vocabulary.push_back({piece, processor.GetScore(id)});
+    bytes = bytes || processor.IsByte(id);
+    if (!processor.IsControl(id) && !processor.IsUnknown(id)) continue;
+    added.push_back({{"id", id}, {"content", piece}, {"normalized", false}, {"special", true}});
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) added.back()[flag] = false;
+  }
+  if (const std::string map = last(normalizer, kCharacters, ""); !map.empty()) {
+    std::string text((map.size() + 2) / 3 * 4 + 1, '\0');
+    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), reinterpret_cast<const unsigned char*>(map.data()),
+                    static_cast<int>(map.size()));
+    text.pop_back();
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", text}});
+  }
+  if (last(normalizer, kJoinsBlanks, yes) == yes) {
+    steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
+  }
+  const std::string before = last(normalizer, kBlankBefore, yes) == yes ? "always" : "never";
+  const ordered_json blank = {{"type", "Replace"}, {"pattern", {{"String", kSpaceSymbol}}}, {"content", " "}},
+                     first = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  return {
+      {"version", "1.0"},
+      {"added_tokens", added},
+      {"normalizer", {{"type", "Sequence"}, {"normalizers", steps}}},
+      {"pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", kSpaceSymbol}, {"prepend_scheme", before}, {"split", true}}},
+      {"decoder", {{"type", "Sequence"}, {"decoders", {blank, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}, first}}}},
+      {"model",
+       {{"type", "Unigram"}, {"unk_id", processor.unk_id()}, {"vocab", vocabulary}, {"byte_fallback", bytes}}}};
+}
+
 bool is_sentencepiece(const std::filesystem::path& file) {
   try {
     SentencePieceTokenizer{file};
@@ -348,122 +395,6 @@ bool is_sentencepiece(const std::filesystem::path& file) {
   } catch (const UserError&) {
     return false;
   }
-}
-
-namespace {
-
-constexpr std::string_view kReserved = "\xE2\x96\x85";  // U+2585: SentencePiece ignores lines with it
-
-// SentencePiece's maximum. Its default would ignore lines above 4,192 bytes.
-constexpr int64_t kMaxLineBytes = int64_t{1} << 30;
-
-// Threads of training. The number is fixed for all machines, because sums depend on it.
-constexpr int kThreads = 2;
-
-class MemoryIterator : public sentencepiece::SentenceIterator {
- public:
-  explicit MemoryIterator(const std::vector<std::string>& lines) : lines_(&lines) {}
-  bool done() const override { return next_ == lines_->size(); }
-  void Next() override { ++next_; }
-  const std::string& value() const override { return (*lines_)[next_]; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  const std::vector<std::string>* lines_;
-  size_t next_ = 0;
-};
-
-// Returns at most `options.max_lines` usable lines, at equal distances, in their order.
-std::vector<std::string> sample_lines(const std::vector<std::string>& all, const TokenizerOptions& options,
-                                      TokenizerTrainingReport& report) {
-  std::vector<std::string> usable;
-  report.lines = std::ssize(all);
-  for (const std::string& line : all) {
-    if (is_blank(line)) {
-      ++report.unused["empty lines"];
-    } else if (line.find(kReserved) != std::string::npos) {
-      ++report.unused["lines with the reserved character U+2585"];
-    } else {
-      usable.push_back(line);
-    }
-  }
-  if (std::ssize(usable) <= options.max_lines) return usable;
-  report.unused["lines sampled out"] = std::ssize(usable) - options.max_lines;
-  for (int64_t i = 0; i < options.max_lines; ++i) {
-    const auto from = static_cast<size_t>(i * std::ssize(usable) / options.max_lines);
-    if (from != static_cast<size_t>(i)) usable[static_cast<size_t>(i)] = std::move(usable[from]);
-  }
-  usable.resize(static_cast<size_t>(options.max_lines));
-  return usable;
-}
-
-std::unordered_map<std::string, std::string> trainer_flags(const TokenizerOptions& options) {
-  return {
-      {"model_type", options.type},
-      {"vocab_size", std::to_string(options.vocabulary)},
-      {"hard_vocab_limit", options.exact_size ? "true" : "false"},
-      {"character_coverage", std::to_string(options.character_coverage)},
-      {"byte_fallback", options.byte_fallback ? "true" : "false"},
-      {"pad_id", "0"},
-      {"eos_id", "1"},
-      {"unk_id", "2"},
-      {"bos_id", "-1"},
-      {"num_threads", std::to_string(kThreads)},
-      {"input_sentence_size", "0"},
-      {"shuffle_input_sentence", "false"},
-      {"max_sentence_length", std::to_string(kMaxLineBytes)},
-      {"train_extremely_large_corpus", "false"},
-      {"minloglevel", "4"},
-  };
-}
-
-}  // namespace
-
-Fields<TokenizerOptions> TokenizerOptions::fields() {
-  return Fields<TokenizerOptions>("tokenizer options")
-      .add("type", &TokenizerOptions::type, Choices{"unigram", "bpe"}, "Kind of SentencePiece model.")
-      .add("vocabulary", &TokenizerOptions::vocabulary, Range{8, 1e6}, Unit{"pieces"},
-           "Size of the vocabulary, with pad 0, eos 1 and unk 2.")
-      .add("exact_size", &TokenizerOptions::exact_size,
-           "Fail if the text has too few pieces. False: a unigram model may be smaller.")
-      .add("character_coverage", &TokenizerOptions::character_coverage, Range{0.9, 1.0},
-           "Share of the text's characters that become pieces; other characters are unk.")
-      .add("byte_fallback", &TokenizerOptions::byte_fallback,
-           "Write characters without a piece as bytes (256 pieces of the vocabulary) instead of unk.")
-      .add("max_lines", &TokenizerOptions::max_lines, Range{1}, Unit{"lines"},
-           "Maximum lines; of a longer text, train on every second line, every third and so on.");
-}
-
-TokenizerTrainingReport train_tokenizer(const std::vector<std::string>& all, const TokenizerOptions& options,
-                                        const std::filesystem::path& file) {
-  throw_problems_of(validate_options<TokenizerOptions>, options, "tokenizer");
-  TokenizerTrainingReport report;
-  const std::vector<std::string> lines = sample_lines(all, options, report);
-  if (lines.empty()) {
-    throw UserError({.where = file.string(),
-                     .what = "no text to train a tokenizer on",
-                     .found = std::to_string(report.lines) + " lines, all of them empty or unusable"});
-  }
-  // SentencePiece cannot be interrupted. The first character says whether the model or a message follows.
-  const std::string trained = run_in_copy([&] {
-    std::string model;
-    MemoryIterator iterator(lines);
-    const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_flags(options), &iterator, &model);
-    return status.ok() ? "m" + model : "e" + std::string(status.message());
-  });
-  if (trained.front() == 'e') {
-    throw UserError({.where = file.string(),
-                     .what = "the tokenizer cannot be trained",
-                     .expected = "text that fits a " + options.type + " vocabulary of " +
-                                 std::to_string(options.vocabulary) + " pieces",
-                     .found = trained.substr(1),
-                     .hint = "change `vocabulary`, or set exact_size = false for a unigram model"});
-  }
-  write_file_atomic(file, trained.substr(1));
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(file);
-  report.vocabulary = tokenizer->vocabulary();
-  report.hash = tokenizer->hash();
-  return report;
 }
 
 }  // namespace draftsmith::data

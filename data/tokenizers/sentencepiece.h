@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/options.h"
 #include "data/text/readers.h"
 #include "data/tokenizers/tokenizer.h"
@@ -17,6 +19,10 @@ namespace draftsmith::data {
 // Loads a model; its name and the files beside it tell the family. Errors: UserError for a missing file, a file that is
 // not a SentencePiece model, and a malformed vocab.json or configuration.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file);
+
+// Returns a tokenizer.json (of Hugging Face's tokenizers) that gives texts the model's ids; null for a model that is
+// no unigram. Errors: as load_sentencepiece.
+nlohmann::ordered_json sentencepiece_json(const std::filesystem::path& file);
 
 // Returns whether an existing file is a SentencePiece model.
 bool is_sentencepiece(const std::filesystem::path& file);

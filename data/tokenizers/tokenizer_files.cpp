@@ -25,8 +25,7 @@ json load_object(const fs::path& file) {
   if (!fs::exists(file)) return json::object();
   json value = load_json(file);
   if (!value.is_object()) {
-    throw UserError(
-        {.where = file.string(), .what = "has an unusable value", .expected = "a JSON object", .found = brief(value)});
+    throw UserError({file.string(), "has an unusable value", "a JSON object", brief(value), ""});
   }
   return value;
 }
@@ -65,10 +64,8 @@ AddedToken token_of(const json& value, bool special) {
 int32_t checked_id(const fs::path& file, std::string_view text) {
   const int64_t id = parse_whole<int64_t>(text).value_or(-1);
   if (id < 0 || id > kMaxTokenId) {
-    throw UserError({.where = file.string(),
-                     .what = "an added token's id is unusable",
-                     .expected = "an integer from 0 to " + std::to_string(kMaxTokenId),
-                     .found = std::string(text.substr(0, 40))});
+    throw UserError({file.string(), "an added token's id is unusable",
+                     "an integer from 0 to " + std::to_string(kMaxTokenId), std::string(text.substr(0, 40)), ""});
   }
   return static_cast<int32_t>(id);
 }
@@ -222,7 +219,7 @@ int64_t sentencepiece_writable_ids(const fs::path& directory, int64_t pieces) {
 std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabulary, const std::string& where) {
   std::vector<std::pair<std::string, int32_t>> pieces;
   const auto refuse = [&](const std::string& what, const std::string& expected, const std::string& found) {
-    throw UserError({.where = where, .what = what, .expected = expected, .found = found});
+    throw UserError({where, what, expected, found, ""});
   };
   if (!vocabulary.is_object() || vocabulary.empty()) {
     refuse("has an unusable value", "an object of pieces and their ids", brief(vocabulary));
@@ -241,10 +238,8 @@ std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const json& vocabu
 std::pair<std::string, std::string> parse_merge(std::string_view line, const std::string& where) {
   const size_t blank = line.find(' ');
   if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-    throw UserError({.where = where,
-                     .what = "a merge has an unusable value",
-                     .expected = "two pieces with one blank between them",
-                     .found = "'" + std::string(line.substr(0, 80)) + "'"});
+    throw UserError({where, "a merge has an unusable value", "two pieces with one blank between them",
+                     "'" + std::string(line.substr(0, 80)) + "'", ""});
   }
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
@@ -304,7 +299,7 @@ BpeParts read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
   const std::string vocabulary_text = read_file(vocabulary, kMaxGpt2Bytes);
   const std::string merges_text = read_file(merges, kMaxGpt2Bytes);
   if (const auto bad = invalid_utf8_offset(merges_text)) {
-    throw UserError({.where = merges.string(), .what = fmt::format("not valid UTF-8 at byte {}", *bad)});
+    throw UserError({merges.string(), fmt::format("not valid UTF-8 at byte {}", *bad), "", "", ""});
   }
   BpeParts parts;
   parts.file = vocabulary;

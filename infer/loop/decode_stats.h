@@ -31,6 +31,7 @@ struct StepCounts {
   int64_t window = 0;
   int64_t window_keys = 0;
   int64_t window_pairs = 0;
+  bool operator==(const StepCounts&) const = default;
 
   void add(const RowStep& step) {
     passes += step.share;
@@ -66,6 +67,7 @@ struct PhaseSeconds {
   double draft = 0;
   double verify = 0;
   double other = 0;
+  bool operator==(const PhaseSeconds&) const = default;
 
   double total() const { return encode + prefill + draft + verify + other; }
   // Returns the seconds without encoder and prefill: the numerator of `speedup_decode`.
@@ -107,6 +109,7 @@ struct DecodeStats {
   // window possible (0: unknown), which is the histogram's least length.
   void count_verification(int64_t drafted_now, int64_t accepted_now, int64_t window);
   DecodeStats& operator+=(const DecodeStats& added);
+  bool operator==(const DecodeStats&) const = default;
 
   // --- ratios; NaN if nothing was counted ---
   double alpha() const;

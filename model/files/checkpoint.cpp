@@ -132,8 +132,8 @@ namespace {
 constexpr const char* kSettings = "tokenizer_config.json";
 constexpr const char* kConfig = "config.json";
 
-// Returns settings with which Transformers gives SentencePiece's own ids: T5's without sentinel tokens, Llama's without
-// BOS, since the prompts of models of ours begin with their text.
+// Returns settings for Transformers: T5's without sentinel tokens, Llama's without BOS, since the prompts of models of
+// ours begin with their text. It takes Llama's for bpe; an export writes tokenizer.json for others.
 ordered_json settings_for(const TransformerConfig& config) {
   ordered_json out = {{"pad_token", "<pad>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
   if (config.encoder_decoder) {

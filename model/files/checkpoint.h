@@ -33,8 +33,8 @@ void write_model_files(const std::filesystem::path& directory, const Transformer
                        const SaveOptions& options = {});
 
 // Copies a tokenizer into a model directory, together with the settings beside it if it comes from one; otherwise with
-// settings under which Transformers gives the tokenizer's own ids. A SentencePiece file gets its family's name. Errors:
-// RunError and UserError of reading and writing.
+// settings of T5 or Llama for Transformers. A SentencePiece file gets its family's name. Errors: RunError and UserError
+// of reading and writing.
 void write_tokenizer(const std::filesystem::path& tokenizer, const TransformerConfig& config,
                      const std::filesystem::path& directory);
 

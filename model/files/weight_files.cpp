@@ -75,10 +75,8 @@ std::optional<uint64_t> needed_bytes(const std::vector<int64_t>& shape, uint64_t
 std::optional<TensorEntry> read_entry(const std::string& name, const json& value, uint64_t data_bytes,
                                       const std::filesystem::path& file, Problems& problems) {
   const auto fail = [&](const std::string& what, const std::string& expected, const json& found) {
-    problems.add({.where = tensor_where(file, name),
-                  .what = what,
-                  .expected = expected,
-                  .found = found.is_string() ? found.get<std::string>() : brief(found)});
+    problems.add(
+        {tensor_where(file, name), what, expected, found.is_string() ? found.get<std::string>() : brief(found), ""});
     return std::nullopt;
   };
   if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
@@ -129,21 +127,18 @@ void check_cover(const std::filesystem::path& file, const std::map<std::string, 
   for (const auto& [name, entry] : order) {
     if (entry->begin != covered && problems.list().size() < kMostHeaderProblems) {
       const bool overlap = entry->begin < covered;
-      problems.add({.where = tensor_where(file, *name),
-                    .what = overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
-                                    : "there is a hole before this tensor's bytes",
-                    .expected = fmt::format("data_offsets that begin at {}", covered),
-                    .found = fmt::format("{}", entry->begin)});
+      problems.add({tensor_where(file, *name),
+                    overlap ? fmt::format("bytes overlap the bytes of tensor '{}'", printable(*previous))
+                            : "there is a hole before this tensor's bytes",
+                    fmt::format("data_offsets that begin at {}", covered), fmt::format("{}", entry->begin), ""});
     }
     covered = std::max(covered, entry->end);
     previous = name;
   }
   if (covered != data_bytes && problems.empty()) {
-    problems.add({.where = file.string(),
-                  .what = "the file holds bytes that belong to no tensor",
-                  .expected = fmt::format("{} bytes of data", covered),
-                  .found = fmt::format("{} bytes", data_bytes),
-                  .hint = "the file is damaged; fetch or write it again"});
+    problems.add({file.string(), "the file holds bytes that belong to no tensor",
+                  fmt::format("{} bytes of data", covered), fmt::format("{} bytes", data_bytes),
+                  "the file is damaged; fetch or write it again"});
   }
 }
 
@@ -152,10 +147,7 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
                                                const std::filesystem::path& file) {
   const json root = parse_json(text, file.string() + ": header");
   if (!root.is_object()) {
-    throw UserError({.where = file.string(),
-                     .what = "the header is not a JSON object",
-                     .expected = "an object of tensors",
-                     .found = root.type_name()});
+    throw UserError({file.string(), "the header is not a JSON object", "an object of tensors", root.type_name(), ""});
   }
   std::map<std::string, TensorEntry> tensors;
   Problems problems;
@@ -164,10 +156,8 @@ std::map<std::string, TensorEntry> read_header(std::string_view text, uint64_t d
     if (name == "__metadata__") {
       const auto is_text = [](const json& item) { return item.is_string(); };
       if (value.is_object() && std::all_of(value.begin(), value.end(), is_text)) continue;
-      problems.add({.where = file.string() + ": header",
-                    .what = "__metadata__ is malformed",
-                    .expected = "an object whose values are strings",
-                    .found = brief(value)});
+      problems.add({file.string() + ": header", "__metadata__ is malformed", "an object whose values are strings",
+                    brief(value), ""});
     } else if (auto entry = read_entry(name, value, data_bytes, file, problems)) {
       tensors.emplace(name, std::move(*entry));
     }
@@ -236,20 +226,16 @@ constexpr int64_t kLengthBytes = 8;
 
 SafetensorsFile::SafetensorsFile(std::filesystem::path file) : file_(std::move(file)), mapping_(file_) {
   if (mapping_.bytes() < kLengthBytes) {
-    throw UserError({.where = file_.string(),
-                     .what = "file is too short to be a safetensors file",
-                     .expected = "a safetensors file",
-                     .found = fmt::format("{} bytes", mapping_.bytes())});
+    throw UserError({file_.string(), "file is too short to be a safetensors file", "a safetensors file",
+                     fmt::format("{} bytes", mapping_.bytes()), ""});
   }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, mapping_.data().get(), sizeof(header_bytes));
   const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(mapping_.bytes() - kLengthBytes));
   if (header_bytes > most) {
-    throw UserError({.where = file_.string(),
-                     .what = "the header's length is impossible: the file is truncated or no safetensors file",
-                     .expected = fmt::format("at most {} bytes", most),
-                     .found = fmt::format("{} bytes", header_bytes),
-                     .hint = "fetch or write the file again"});
+    throw UserError({file_.string(), "the header's length is impossible: the file is truncated or no safetensors file",
+                     fmt::format("at most {} bytes", most), fmt::format("{} bytes", header_bytes),
+                     "fetch or write the file again"});
   }
   data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
   tensors_ = read_header({mapping_.data().get() + kLengthBytes, header_bytes},
@@ -265,11 +251,9 @@ at::Tensor SafetensorsFile::stored(const std::string& name) const {
   const TensorEntry& wanted = tensors_.at(name);
   const auto type = float_type(wanted.dtype);
   if (!type) {
-    throw UserError({.where = fmt::format("{}: tensor '{}'", file_.string(), printable(name)),
-                     .what = "weights must be floating point numbers",
-                     .expected = "dtype F32, F16, BF16 or F64",
-                     .found = wanted.dtype,
-                     .hint = "quantised checkpoints are not supported; use the original one"});
+    throw UserError({fmt::format("{}: tensor '{}'", file_.string(), printable(name)),
+                     "weights must be floating point numbers", "dtype F32, F16, BF16 or F64", wanted.dtype,
+                     "quantised checkpoints are not supported; use the original one"});
   }
   const auto source = bytes(name);
   const at::TensorOptions options(*type);
@@ -314,18 +298,15 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
   std::map<std::string, std::string> map;
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object() ||
       root["weight_map"].empty()) {
-    throw UserError({.where = index.string(),
-                     .what = "the index has no weight_map",
-                     .expected = "an object that maps tensor names to files, which is not empty",
-                     .found = brief(root)});
+    throw UserError({index.string(), "the index has no weight_map",
+                     "an object that maps tensor names to files, which is not empty", brief(root), ""});
   }
   for (const auto& [name, file] : root["weight_map"].items()) {
     const std::string path = path_inside(file);
     if (path.empty()) {
-      problems.add({.where = fmt::format("{}: tensor '{}'", index.string(), printable(name)),
-                    .what = "the index must name a file inside the directory",
-                    .expected = "a file's name, perhaps in a sub-folder",
-                    .found = brief(file)});
+      problems.add({fmt::format("{}: tensor '{}'", index.string(), printable(name)),
+                    "the index must name a file inside the directory", "a file's name, perhaps in a sub-folder",
+                    brief(file), ""});
       continue;
     }
     map[name] = path;
@@ -390,12 +371,9 @@ WeightFiles::WeightFiles(const fs::path& directory) {
     const std::string name = file.path().filename().string();
     if (name.find("-of-") != std::string::npos) found = name + ", but no index of such shards";
   }
-  throw UserError(
-      {.where = directory.string(),
-       .what = "no weights in this model directory",
-       .expected = fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled),
-       .found = found,
-       .hint = found == "neither" ? "is this the right directory?" : "fetch the index as well"});
+  throw UserError({directory.string(), "no weights in this model directory",
+                   fmt::format("{}, {}, or one of them in shards with its .index.json", kWeightsFile, kPickled), found,
+                   found == "neither" ? "is this the right directory?" : "fetch the index as well"});
 }
 
 void WeightFiles::open_shards(const fs::path& index) {
@@ -414,11 +392,9 @@ void WeightFiles::open_shards(const fs::path& index) {
     }
     const size_t shard = opened[file];
     if (files_[shard]->tensors().count(name) == 0) {
-      problems.add({.where = fmt::format("{}: tensor '{}'", files_[shard]->file().string(), printable(name)),
-                    .what = "the tensor is not in the shard that the index names",
-                    .expected = "the tensor",
-                    .found = "nothing",
-                    .hint = "shards of different models are mixed; fetch or write them again"});
+      problems.add({fmt::format("{}: tensor '{}'", files_[shard]->file().string(), printable(name)),
+                    "the tensor is not in the shard that the index names", "the tensor", "nothing",
+                    "shards of different models are mixed; fetch or write them again"});
     }
     file_of_[name] = shard;
   }

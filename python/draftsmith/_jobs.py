@@ -111,8 +111,9 @@ def score(
             raise UserError(f"{name} are one text", expected="a list of texts", found=repr(texts[:40]))
     references = list(references)
     streams = [references] if references and isinstance(references[0], str) else [list(texts) for texts in references]
-    return native.score(metric, list(hypotheses), streams, None if other is None else list(other), list(sources or []),
-                        resamples, seed, lines({"name": metric, "chrf_word_order": word_order, **options}))
+    return native.score(metric, list(hypotheses), streams, None if other is None else list(other),
+                        [] if sources is None else list(sources), resamples, seed,
+                        lines({"name": metric, "chrf_word_order": word_order, **options}))
 
 
 def _run(work: Callable[[], Any]) -> Any:

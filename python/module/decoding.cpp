@@ -212,7 +212,7 @@ py::list results_of(std::vector<infer::GenerationResult> results, const data::To
   for (infer::GenerationResult& result : results) {
     py::object text = py::none(), error = py::none();
     if (tokenizer != nullptr) text = py::str(infer::text_of_known(*tokenizer, result.ids));
-    if (result.error) error = py::str(to_string(*result.error));
+    if (result.error) error = text_of(to_string(*result.error));
     const py::object stats = object_of(infer::stats_json(result.stats, options.measure_alpha));
     list.append(py::make_tuple(array_of(std::move(result.ids)), text, stats, error));
   }

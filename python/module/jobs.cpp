@@ -69,7 +69,7 @@ py::dict evaluate_suite(const Path& file, const Path& out, const std::vector<std
     result = evaluate::run_evaluation(options, directory);
   }
   py::list failures;
-  for (const Problem& problem : result->failures) failures.append(to_string(problem));
+  for (const Problem& problem : result->failures) failures.append(text_of(to_string(problem)));
   return py::dict(py::arg("directory") = directory, py::arg("results") = object_of(evaluate::to_json(result->results)),
                   py::arg("rows") = object_of(evaluate::results_rows(result->results)),
                   py::arg("table") = result->table, py::arg("failures") = failures);

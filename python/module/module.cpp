@@ -29,9 +29,9 @@ namespace py = pybind11;
 void set_error(const char* name, const std::vector<Problem>& problems) {
   py::list list;
   for (const Problem& problem : problems) {
-    list.append(py::dict(py::arg("where") = problem.where, py::arg("what") = problem.what,
-                         py::arg("expected") = problem.expected, py::arg("found") = problem.found,
-                         py::arg("hint") = problem.hint));
+    list.append(py::dict(py::arg("where") = text_of(problem.where), py::arg("what") = text_of(problem.what),
+                         py::arg("expected") = text_of(problem.expected), py::arg("found") = text_of(problem.found),
+                         py::arg("hint") = text_of(problem.hint)));
   }
   const py::object error_type = py::module_::import("draftsmith.errors").attr(name);
   PyErr_SetObject(error_type.ptr(), error_type(list).ptr());
@@ -63,6 +63,11 @@ void translate(std::exception_ptr pointer) {
 }
 
 }  // namespace
+
+py::str text_of(const std::string& text) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace"));
+}
 
 py::object object_of(const nlohmann::ordered_json& json) {
   const std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -36,6 +36,9 @@ T options_of(const std::string& lines) {
   return options;
 }
 
+// Returns a text of Python's; bytes that are no UTF-8, as programs print them, become U+FFFD.
+pybind11::str text_of(const std::string& text);
+
 // Returns Python's dicts, lists, numbers and strings.
 pybind11::object object_of(const nlohmann::ordered_json& json);
 

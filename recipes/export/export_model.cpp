@@ -50,18 +50,14 @@ void check_vllm(const ExportOptions& options, const model::TransformerConfig& co
                 const std::optional<model::TransformerConfig>& target, Problems& problems) {
   const std::string where = options.model.string();
   if (config.encoder_decoder) {
-    problems.add({.where = where,
-                  .what = "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
-                  .expected = fmt::format("a decoder-only model ({})", decoder_only_families()),
-                  .found = config.family,
-                  .hint = "--format hf exports it for Transformers"});
+    problems.add({where, "vLLM runs no encoder-decoder models, neither as drafters nor as targets",
+                  fmt::format("a decoder-only model ({})", decoder_only_families()), config.family,
+                  "--format hf exports it for Transformers"});
   }
   if (!target || target->vocabulary == config.vocabulary) return;
-  problems.add({.where = where,
-                .what = "vLLM needs a draft model with as many ids as its target, padding included",
-                .expected = fmt::format("vocab_size {}, as the target", target->vocabulary),
-                .found = fmt::format("{}", config.vocabulary),
-                .hint = "use a drafter whose embedding is padded to the target's size, or --format hf"});
+  problems.add({where, "vLLM needs a draft model with as many ids as its target, padding included",
+                fmt::format("vocab_size {}, as the target", target->vocabulary), fmt::format("{}", config.vocabulary),
+                "use a drafter whose embedding is padded to the target's size, or --format hf"});
 }
 
 // Refuses what the format cannot hold, and a model that changed since it was made. Errors: UserError with all problems.
@@ -71,12 +67,11 @@ void check_model(const model::ModelDirectory& opened, const ExportOptions& optio
   if (options.target) target = model::read_settings(*options.target, &model::ordinary_kind()).config;
   Problems problems;
   if (!config.draft_vocabulary.ids.empty()) {
-    problems.add({.where = options.model.string(),
-                  .what = "other engines know no draft model with a pruned vocabulary",
-                  .expected = fmt::format("an embedding and a head of {} rows, one an id", config.vocabulary),
-                  .found = fmt::format("{} rows (draft_vocab_size)", config.draft_vocabulary.ids.size()),
-                  .hint = "export the drafter from before its vocabulary was pruned. Draftsmith can run this one; the "
-                          "format cannot say that the removed rows have logits of minus infinity"});
+    problems.add({options.model.string(), "other engines know no draft model with a pruned vocabulary",
+                  fmt::format("an embedding and a head of {} rows, one an id", config.vocabulary),
+                  fmt::format("{} rows (draft_vocab_size)", config.draft_vocabulary.ids.size()),
+                  "export the drafter from before its vocabulary was pruned. Draftsmith can run this one; the "
+                  "format cannot say that the removed rows have logits of minus infinity"});
   }
   if (options.format == "vllm") check_vllm(options, config, target, problems);
   problems.add_all(verify(options.model));
@@ -105,6 +100,19 @@ std::string card(const fs::path& name, const ExportOptions& options, const model
                             options.format, options.dtype, version(), git_commit());
 }
 
+// Transformers' LlamaTokenizer, which write_tokenizer() names, takes every SentencePiece model for one of type bpe.
+void write_unigram_json(const fs::path& directory) {
+  const fs::path model = directory / "tokenizer.model", settings = directory / "tokenizer_config.json";
+  if (!fs::exists(model) || !fs::exists(settings) || fs::exists(directory / "tokenizer.json")) return;
+  auto words = load_json(settings);
+  if (words.value("tokenizer_class", "") != "LlamaTokenizer") return;
+  const nlohmann::ordered_json json = data::sentencepiece_json(model);
+  if (json.is_null()) return;
+  write_json(directory / "tokenizer.json", json);
+  words["tokenizer_class"] = "PreTrainedTokenizerFast";
+  write_json(settings, words);
+}
+
 // Writes the model, its tokenizer and its settings of generation.
 void write_model(const fs::path& directory, const model::TransformerModel& model, const model::ModelDirectory& opened,
                  const ExportOptions& options, at::ScalarType dtype) {
@@ -114,6 +122,7 @@ void write_model(const fs::path& directory, const model::TransformerModel& model
   save.generation = opened.generation();
   if (data::has_tokenizer(options.model)) save.tokenizer = data::load_tokenizer(options.model)->file();
   model::write_model_files(directory, model, save);
+  write_unigram_json(directory);
   // Copied as it is, with keys that only other programs read.
   const fs::path settings = options.model / "generation_config.json";
   if (fs::exists(settings)) write_file_atomic(directory / settings.filename(), read_file(settings));
@@ -179,6 +188,7 @@ nlohmann::ordered_json describe_tokenizer(const fs::path& directory, const model
                                       {"eos", tokenizer->eos()},
                                       {"unknown", tokenizer->unk()},
                                       {"padding", tokenizer->pad()}}},
+                                    {"ends", model::read_settings(directory).generation.eos_ids},
                                     {"add_bos_token", !frame.before.empty()},
                                     {"add_eos_token", !frame.after.empty()},
                                     {"chat_template", chat ? chat->text : ""}};
@@ -196,10 +206,8 @@ nlohmann::ordered_json describe_tokenizer(const fs::path& directory, const model
 
 void require_new_file(const fs::path& file) {
   if (!fs::exists(file)) return;
-  throw UserError({.where = file.string(),
-                   .what = "exists already, and an export overwrites nothing",
-                   .expected = "the name of a new file",
-                   .hint = "choose another name, or remove it"});
+  throw UserError({file.string(), "exists already, and an export overwrites nothing", "the name of a new file", "",
+                   "choose another name, or remove it"});
 }
 
 // Starts the script, which refuses settings and a tokenizer that the file cannot hold.
@@ -252,16 +260,13 @@ ExportSummary export_file(const model::ModelDirectory& opened, const ExportOptio
 
 void check_options(const ExportOptions& options, const std::string& where, Problems& problems) {
   if (options.format == kGgufFormat && options.shard_megabytes != ExportOptions().shard_megabytes) {
-    problems.add({.where = where,
-                  .what = "a GGUF is one file, which --shard-megabytes does not cut",
-                  .expected = "another --format, or no --shard-megabytes",
-                  .found = fmt::format("--shard-megabytes {}", options.shard_megabytes)});
+    problems.add({where, "a GGUF is one file, which --shard-megabytes does not cut",
+                  "another --format, or no --shard-megabytes",
+                  fmt::format("--shard-megabytes {}", options.shard_megabytes), ""});
   }
   if (options.dtype != kBlockType || options.format == kGgufFormat) return;
-  problems.add({.where = where,
-                .what = "--dtype q8_0 is a type of GGUF files",
-                .expected = "--format gguf together with it",
-                .found = "--format " + options.format});
+  problems.add({where, "--dtype q8_0 is a type of GGUF files", "--format gguf together with it",
+                "--format " + options.format, ""});
 }
 
 }  // namespace
@@ -295,12 +300,11 @@ void require_fits(const ExportOptions& options, const std::string& name, const a
   const bool overflows = at::isfinite(largest).item<bool>() && !at::isfinite(stored).item<bool>();
   const bool vanishes = values.dim() > 1 && largest.item<double>() > 0 && stored.item<double>() == 0;
   if (!overflows && !vanishes) return;
-  throw UserError({.where = options.model.string(),
-                   .what = fmt::format("the model cannot be held in {}: values of {} {}", options.dtype, name,
-                                       overflows ? "overflow" : "vanish"),
-                   .expected = "values that the type can hold",
-                   .found = fmt::format("{:g}", largest.item<double>()),
-                   .hint = options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
+  throw UserError({options.model.string(),
+                   fmt::format("the model cannot be held in {}: values of {} {}", options.dtype, name,
+                               overflows ? "overflow" : "vanish"),
+                   "values that the type can hold", fmt::format("{:g}", largest.item<double>()),
+                   options.dtype == "fp16" ? "choose --dtype stored or bf16" : "choose --dtype stored"});
 }
 
 Fields<ExportOptions> ExportOptions::fields() {

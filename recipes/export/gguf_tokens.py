@@ -98,6 +98,12 @@ def tokenizer_keys(tokenizer, vocabulary):
     before, behind = (sentencepiece_keys if sentences else bpe_keys)(tokenizer, tokens)
     tokens += [(f"[UNUSED{token}]", UNUSED, -10000.0) for token in range(len(tokens), vocabulary)]
     texts, types, scores = (list(column) for column in zip(*tokens))
-    ids = {f"{role}_token_id": token for role, token in tokenizer["ids"].items() if token >= 0}
+    roles = tokenizer["ids"]
+    ends = sorted(tokenizer["ends"], key=lambda token: token != roles["eos"])
+    if len(ends) > 3:
+        raise Refusal("the model has more ids that end a text than a GGUF file", "at most 3", str(ends),
+                      "shorten eos_token_id of generation_config.json")
+    ids = {f"{role}_token_id": token for role, token in (roles | dict(zip(("eos", "eot", "eom"), ends))).items()
+           if token >= 0}
     return before | {"tokens": texts} | ({"scores": scores} if sentences else {}) | {"token_type": types} | behind | \
         ids | {key: tokenizer[key] for key in ("add_bos_token", "add_eos_token")}

@@ -24,11 +24,8 @@ std::string input_name(const StageContext& run, const std::string& option, const
 void require_same_tokenizer(const std::string& expected, const std::string& found, const std::filesystem::path& where,
                             const std::string& hint) {
   if (found == expected) return;
-  throw UserError({.where = where.string(),
-                   .what = "it was made with another tokenizer",
-                   .expected = "tokenizer " + expected.substr(0, 16),
-                   .found = "tokenizer " + found.substr(0, 16),
-                   .hint = hint});
+  throw UserError({where.string(), "it was made with another tokenizer", "tokenizer " + expected.substr(0, 16),
+                   "tokenizer " + found.substr(0, 16), hint});
 }
 
 std::unique_ptr<data::Tokenizer> load_model_tokenizer(const std::filesystem::path& model, const std::string& expected,
@@ -133,11 +130,10 @@ std::map<std::string, std::string> DecodingOptions::provenance() const {
 
 void DecodingOptions::require_prompts(const data::Corpus& inputs) const {
   if (!data::is_plain_text(inputs.info()) || prompt_tokens > 0 || temperature > 0) return;
-  throw UserError(
-      {.where = "prompt_tokens",
-       .what = "from plain text without prompts, greedy decoding would write the same output for every example",
-       .expected = "1 token or more, or a temperature above 0",
-       .found = fmt::format("0, and {} without sources", inputs.file().string())});
+  throw UserError({"prompt_tokens",
+                   "from plain text without prompts, greedy decoding would write the same output for every example",
+                   "1 token or more, or a temperature above 0",
+                   fmt::format("0, and {} without sources", inputs.file().string()), ""});
 }
 
 void DecodingOptions::require_languages(const data::Corpus& inputs, const data::Tokenizer* tokenizer) const {
@@ -150,11 +146,10 @@ void DecodingOptions::require_languages(const data::Corpus& inputs, const data::
     const auto source = inputs.source(i);
     const bool begins = source.size() >= before.size() && std::equal(before.begin(), before.end(), source.begin());
     if (source.empty() || begins) continue;
-    throw UserError({.where = fmt::format("{}: example {}", inputs.file().string(), i),
-                     .what = "the source has no token of the language that is asked for",
-                     .expected = fmt::format("{} first", tokenizer->piece(before.front())),
-                     .found = tokenizer->piece(source.front()),
-                     .hint = "prepare the corpus with the same source_language and target_language"});
+    throw UserError({fmt::format("{}: example {}", inputs.file().string(), i),
+                     "the source has no token of the language that is asked for",
+                     fmt::format("{} first", tokenizer->piece(before.front())), tokenizer->piece(source.front()),
+                     "prepare the corpus with the same source_language and target_language"});
   }
 }
 
@@ -239,12 +234,10 @@ struct TokenizerStageOptions : data::TokenizerOptions {
         .inherit<data::TokenizerOptions>()
         .check([](const TokenizerStageOptions& options, const std::string& where, Problems& problems) {
           if (options.input.empty() && options.jsonl.empty()) {
-            problems.add(
-                {.where = where, .what = "no text to train on", .expected = "`input`, or `jsonl` and `fields`"});
+            problems.add({where, "no text to train on", "`input`, or `jsonl` and `fields`", "", ""});
           }
           if (!options.jsonl.empty() && options.fields_of_jsonl.empty()) {
-            problems.add(
-                {.where = where, .what = "jsonl without the names of its text fields", .expected = "`fields`"});
+            problems.add({where, "jsonl without the names of its text fields", "`fields`", "", ""});
           }
         });
   }

@@ -52,12 +52,9 @@ TEST_F(Bf16Products, AreThoseOfTheirNumbers) {
     for (const int64_t n : {1, 16, 33, 49, 100}) {
       for (const int64_t k : {0, 1, 2, 31, 33, 300, 1100}) {
         for (const int form : {0, 1, 2, 3}) {
-          const MatrixProduct product{.m = m,
-                                      .n = n,
-                                      .k = k,
-                                      .transpose_a = (form & 1) != 0,
-                                      .transpose_b = (form & 2) != 0,
-                                      .add = m % 2 == 0};
+          MatrixProduct product{.m = m, .n = n, .k = k, .add = m % 2 == 0};
+          product.transpose_a = (form & 1) != 0;
+          product.transpose_b = (form & 2) != 0;
           EXPECT_LT(product_error(product, k % 3), 1e-6) << m << " " << n << " " << k << " " << form;
         }
       }

@@ -116,8 +116,7 @@ TEST(DeviceKernelsGpu, LaunchOnTheCurrentStream) {
       lone_source("extern \"C\" __global__ void add(const float* x, float* y, float n, long long size) {"
                   "  const long long i = blockIdx.x * 32ll + threadIdx.x;"
                   "  if (i < size) y[i] = x[i] + n; }"));
-  const at::Tensor x = at::arange(100, at::TensorOptions(at::kFloat).device(at::kCUDA));
-  const at::Tensor y = at::zeros_like(x);
+  const at::Tensor x = at::arange(100, at::TensorOptions(at::kFloat).device(at::kCUDA)), y = at::zeros_like(x);
   const void* kernel = kernels.find(x.device(), "add");
   ASSERT_NE(kernel, nullptr);
   kernels.launch(kernel, x.device(), {4}, {32}, x.const_data_ptr(), y.mutable_data_ptr(), 2.0F, 100LL);

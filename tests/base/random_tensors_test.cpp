@@ -122,8 +122,7 @@ TEST(DropoutMask, OfHalfPrecisionIsTheRoundedProduct) {
   // Every bit pattern, and a length that ends within a group.
   const at::Tensor words = at::arange(-32768, 32768 + 77, at::kInt).to(at::kShort);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const at::Tensor x = words.view(type);
-    const at::Tensor found = masked_by_key(x, threshold, key);
+    const at::Tensor x = words.view(type), found = masked_by_key(x, threshold, key);
     const at::Tensor expected = masked_by_key(x.to(at::kFloat), threshold, key).to(type);
     EXPECT_TRUE(found.isnan().equal(expected.isnan())) << type;
     EXPECT_TRUE(found.view(at::kShort)
@@ -135,8 +134,7 @@ TEST(DropoutMask, OfHalfPrecisionIsTheRoundedProduct) {
 
 TEST(Dropout, EqualsTheProductWithItsMaskForwardAndBackward) {
   const at::Tensor x = normal_tensor({40, 77}, 1.0, 3, "x", at::kFloat).requires_grad_();
-  const at::Tensor y = dropout(x.transpose(0, 1), 0.3, kKey);
-  const at::Tensor mask = dropout_mask({77, 40}, 0.3, kKey, at::kFloat);
+  const at::Tensor y = dropout(x.transpose(0, 1), 0.3, kKey), mask = dropout_mask({77, 40}, 0.3, kKey, at::kFloat);
   EXPECT_TRUE(at::equal(y, x.detach().transpose(0, 1) * mask));
   const at::Tensor gradient = normal_tensor({77, 40}, 1.0, 4, "g", at::kFloat);
   y.backward(gradient);

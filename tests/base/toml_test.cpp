@@ -41,12 +41,16 @@ TEST(Toml, SyntaxErrorsNameFileLineAndColumn) {
   for (const std::string& text : {deep + " = 1", "x = {y = \"\"\"\n\"\"\"\"\", " + deep + " = 1}", "[" + deep + "]"}) {
     EXPECT_THAT(toml_syntax_error("\n" + text), HasSubstr("a key has too many parts"));
   }
+  EXPECT_THAT(overlay_error("stage.train.x={" + deep + " = 1}"), HasSubstr("a key has too many parts"));
+  EXPECT_THAT(overlay_error("stage." + deep + "=1"), HasSubstr("malformed assignment"));
   EXPECT_EQ(toml_syntax_error("# " + deep + "\na = '''" + deep + "''' # it's\nb = \"\\\"" + deep + "\""), "no error");
 }
 
 TEST(Overlay, ReplacesValuesOfEveryType) {
   EXPECT_EQ(with("stage.train.steps=5").at_path("stage.train.steps").value<int64_t>(), 5);
   EXPECT_EQ(with("stage.train.steps = 1e-4").at_path("stage.train.steps").value<double>(), 1e-4);
+  EXPECT_EQ(with("stage.train.steps=-.5").at_path("stage.train.steps").value<double>(), -0.5);
+  EXPECT_EQ(with("stage.train.steps=.5x").at_path("stage.train.steps").value<std::string>(), ".5x");
   EXPECT_EQ(with("stage.train.steps=true").at_path("stage.train.steps").value<bool>(), true);
   EXPECT_EQ(with("stage.train.steps=[1, 2]").at_path("stage.train.steps").as_array()->size(), 2u);
   EXPECT_EQ(with("stage.train.optimizer.name=adafactor").at_path("stage.train.optimizer.name").value<std::string>(),

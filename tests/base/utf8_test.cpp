@@ -59,7 +59,8 @@ TEST(Utf8, CharactersAreDecodedAndEncoded) {
 
 TEST(Utf8, OnlyBeginningsOfCharactersAreIncomplete) {
   const std::vector<std::pair<std::string, size_t>> cases = {{"", 0},         {"\xc3\xbc", 0},     {"a\xc3", 1},
-                                                             {"\xe6\x97", 2}, {"\xf0\x9f\x98", 3}, {"\xe0\x80", 0}};
+                                                             {"\xe6\x97", 2}, {"\xf0\x9f\x98", 3}, {"\xe0\x80", 0},
+                                                             {"\x80", 0},     {"\x80\x80", 0}};
   for (const auto& [text, count] : cases) EXPECT_EQ(incomplete_suffix(text), count) << testing::PrintToString(text);
 }
 

@@ -12,8 +12,7 @@
 namespace draftsmith::cli {
 namespace {
 
-constexpr CandidateKind kLayers{.name = "layers"};
-constexpr CandidateKind kOther{.name = "other"};
+constexpr CandidateKind kLayers{.name = "layers"}, kOther{.name = "other"};
 
 // Verifying costs as much as one token, so that a window pays if alpha > c (corollary 3.9 of Leviathan et al.).
 Candidate costing(const CandidateKind& kind, double c, double alpha) {

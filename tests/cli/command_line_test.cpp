@@ -100,6 +100,19 @@ TEST(Guard, AFullGpuSaysWhatWasAskedAndWhatToLower) {
                           HasSubstr("--batch-size")));
 }
 
+TEST(Guard, UnexpectedErrorsHaveAnExitCodeAndAText) {
+  const auto expect = [](int code, const std::string& begin, const auto& error) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(guarded([&]() -> int { throw error; }), code) << begin;
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), StartsWith(begin));
+  };
+  expect(1, "error: LibTorch: odd", c10::Error({"file.cpp", "f", 1}, "odd"));
+  expect(2, "error: filesystem error: a path", std::filesystem::filesystem_error("a path", std::error_code()));
+  expect(1, "error: out of memory", std::bad_alloc());
+  expect(1, "internal error: odd\n  hint:     this is a bug", std::logic_error("odd"));
+  expect(1, "error: odd", std::runtime_error("odd"));
+}
+
 struct FlagOptions {
   int64_t max_draft = 10;
   double fallback = 0.5;

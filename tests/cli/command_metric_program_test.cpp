@@ -86,7 +86,8 @@ TEST_F(CommandMetricProgram, ValidateRunsNoCommandButShowsIt) {
   EXPECT_THAT(valid.out, HasSubstr("task val runs the command: touch "));
   const std::string stage = replace_all(read_file(root_ / "suite.toml"), "[[", "[[s.");
   write_text(root_ / "recipe.toml", "[s]\nkind = \"evaluate\"\n" + stage);
-  EXPECT_THAT(run_here({"validate", (root_ / "recipe.toml").string()}).out, HasSubstr("s runs the command: touch "));
+  EXPECT_THAT(run_here({"validate", (root_ / "recipe.toml").string()}).out,
+              HasSubstr("stage s, task val runs the command: touch "));
   EXPECT_FALSE(std::filesystem::exists(root_ / "touched"));
 }
 
@@ -110,6 +111,14 @@ TEST_F(CommandMetricProgram, ScoreAsksItToo) {
   EXPECT_THAT(refusal_of(run_program(other)), HasSubstr("only the metric command runs one"));
   const std::vector<std::string> stems{"score", "rouge", "--stemmer", "--hyp", line.back(), "--ref", line.back()};
   EXPECT_EQ(run_program(stems).exit_code, 0);
+  const auto bleu = [&](const std::string& hypotheses, const std::vector<std::string>& more = {}) {
+    write_text(root_ / "hyp", hypotheses);
+    return run_here(joined({"score", "bleu", "--hyp", root_ / "hyp", "--ref", line.back()}, more));
+  };
+  EXPECT_THAT(refusal_of(bleu("5 6\n")), HasSubstr("differ in their number of lines\n  expected: 1 lines"));
+  EXPECT_THAT(refusal_of(bleu("")), HasSubstr("there is nothing to score"));
+  const ProgramResult paired = bleu("5 6\n7\n", {"--paired", line.back()});
+  EXPECT_THAT(paired.out, HasSubstr("paired bootstrap")) << paired.err;
 }
 
 TEST_F(CommandMetricProgram, CtrlCEndsTheCommandWithTheProgram) {

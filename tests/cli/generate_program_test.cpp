@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "base/child_process.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "data/tokenizers/tokenizer.h"
@@ -19,6 +21,7 @@
 #include "tests/support/families.h"
 #include "tests/support/files.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 
 namespace draftsmith::test {
 namespace {
@@ -135,6 +138,24 @@ TEST_F(GenerateProgram, ALineThatFailsLeavesTheOthersAlone) {
     EXPECT_FALSE(lines[1].contains("ids") || lines[1].contains("text"));
     EXPECT_FALSE(lines[0].contains("error") || lines[2].contains("error"));
   }
+}
+
+// The second new token fails, likewise: what is shown of the first was streamed.
+TEST_F(GenerateProgram, TextIsStreamedToATerminal) {
+  const std::string first = lines_of(generate({"--ids", "--max-new-tokens", "1"}, "104 101\n").out).at(0);
+  const std::unique_ptr<model::TransformerModel> loaded = model::load_model(*folder_ / "model", {.pack = false});
+  loaded->parameters().at("embedding.weight").detach().select(0, std::stoll(first)).fill_(1e6);
+  save_model(*folder_ / "second", *loaded);
+  write_text(*folder_ / "ids", "104 101\n");
+  const auto shown = [&](const std::string& more) {
+    return run_shell(
+               fmt::format("script -qec '{} generate --model {} --input {} --ids --dtype fp16 {}' /dev/null",
+                           draftsmith_binary(), (*folder_ / "second").string(), (*folder_ / "ids").string(), more),
+               "")
+        .output;
+  };
+  EXPECT_THAT(shown(""), HasSubstr(first + "\r\n"));
+  EXPECT_THAT(shown("--no-stream"), AllOf(HasSubstr("input 1, new token 2"), Not(HasSubstr(first + "\r\n"))));
 }
 
 TEST_F(GenerateProgram, PromptsBeyondTheContextAreRefusedCutOrSkipped) {

@@ -225,13 +225,9 @@ TEST_F(InsideProgram, FlagsWithoutEffectAreWarnedOf) {
 class WeightTypes : public MethodsProgram {
  protected:
   WeightTypes() {
-    const model::ModelSizes sizes{.vocabulary = 31,
-                                  .width = 136,
-                                  .heads = 4,
-                                  .head_width = 34,
-                                  .ff_width = 150,
-                                  .encoder_layers = 2,
-                                  .decoder_layers = 3};
+    model::ModelSizes sizes{.vocabulary = 31, .width = 136, .heads = 4, .head_width = 34, .ff_width = 150};
+    sizes.encoder_layers = 2;
+    sizes.decoder_layers = 3;
     for (model::TransformerConfig config : {model::t5_config(sizes), model::llama_config(sizes)}) {
       config.initializer_range = 0.3;
       config.tied_head = false;

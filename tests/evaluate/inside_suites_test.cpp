@@ -19,15 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Exits that are no more than the model's own final norm and head.
-void write_exits(const std::filesystem::path& directory, const std::filesystem::path& of, int64_t layer) {
-  const auto model = model::load_model(of, {.pack = false});
-  model::ExitConfig config{.exits = {{.layer = layer, .head = model::ExitHead::kFull}}};
-  model::Exits exits(config, *model, 1);
-  exits.bind(of.string(), model::model_hash(of));
-  model::save_exits(directory, exits);
-}
-
 // One more drafter: "exit2", the first two of the target's three layers, which are four in the model "deep".
 class InsideSuite : public ModelSuite {
  protected:
@@ -121,7 +112,10 @@ TEST_F(InsideSuite, MatchRatesOfAnotherVocabularyAreRefusedInTheirPlace) {
 }
 
 TEST_F(InsideSuite, ExitsOfAnotherModelAndLayersOutsideItAreNamedBeforeAnyWork) {
-  write_exits(root_ / "exits", root_ / "deep", 2);
+  const auto deep = model::load_model(root_ / "deep", {.pack = false});
+  model::Exits exits({.exits = {{.layer = 2, .head = model::ExitHead::kFull}}}, *deep, 1);
+  exits.bind((root_ / "deep").string(), model::model_hash(root_ / "deep"));
+  model::save_exits(root_ / "exits", exits);
   add_inside("ppd").decode.exits = root_ / "exits";
   SettingGrid& outside = add_inside("early-exit");
   outside.lists[&DecodeOptions::exit_layer] = {7};

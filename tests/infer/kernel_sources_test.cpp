@@ -21,8 +21,7 @@ using cuda_shim::Order;
 using cuda_shim::run_kernel;
 
 constexpr int64_t kRows = 90;  // more than a block has
-constexpr int64_t kColumns = 24;
-constexpr int64_t kWindow = 4;
+constexpr int64_t kColumns = 24, kWindow = 4;
 
 class RoundsSource : public ::testing::Test {
  protected:
@@ -89,8 +88,7 @@ TEST_F(RoundsSource, CommitsEqualTheCpus) {
 TEST_F(RoundsSource, RandomNumbersEqualTheCpus) {
   DeviceRows rows = random_rows();
   rows.uniforms = at::rand({kRows, 20, 3}, at::kDouble);
-  const at::Tensor expected = row_uniforms(rows, Draw::kNext, 1, 3);
-  const at::Tensor found = at::zeros_like(expected);
+  const at::Tensor expected = row_uniforms(rows, Draw::kNext, 1, 3), found = at::zeros_like(expected);
   run_kernel(::row_uniforms, 2, {256}, Order::kForward, rows.uniforms, rows.length, rows.prefix, found, kRows, 20,
              Draw::kNext, 1, 3);
   EXPECT_TRUE(found.equal(expected));
@@ -99,12 +97,6 @@ TEST_F(RoundsSource, RandomNumbersEqualTheCpus) {
 // ---- Draws ----
 
 constexpr std::array kOrders{Order::kForward, Order::kBackward};
-
-at::Tensor drawn(const at::Tensor& weights, const at::Tensor& uniforms, Order order) {
-  const at::Tensor tokens = at::full({weights.size(0)}, 77, at::kLong);
-  run_kernel(draw_fp32, weights.size(0), {1024}, order, weights, uniforms, tokens, weights.size(1));
-  return tokens;
-}
 
 // Rows of weights: any, few, all equal, one, none, not finite.
 at::Tensor odd_weights(int64_t vocabulary) {
@@ -129,18 +121,12 @@ TEST(DrawsSource, DrawsEqualTheCpus) {
       const at::Tensor uniforms = at::full({weights.size(0)}, uniform, at::kDouble);
       const at::Tensor expected = draw(weights, uniforms);
       for (const auto order : kOrders) {
-        const at::Tensor found = drawn(weights, uniforms, order);
+        const at::Tensor found = at::full({weights.size(0)}, 77, at::kLong);
+        run_kernel(draw_fp32, weights.size(0), {1024}, order, weights, uniforms, found, weights.size(1));
         EXPECT_TRUE(found.equal(expected)) << vocabulary << ' ' << uniform << '\n' << found << expected;
       }
     }
   }
-}
-
-Decided rejected(const DraftedTokens& in, Order order) {
-  Decided out{at::full_like(in.counts, 77), at::full_like(in.counts, 77)};
-  run_kernel(reject_fp32, in.p.size(0), {1024}, order, in.p, in.q, in.tokens, in.counts, in.r_accept, in.r_next,
-             out.accepted, out.next, in.tokens.size(1), in.p.size(2));
-  return out;
 }
 
 // Drafts of 0 to 3 tokens from distributions near the target's; one row's are equal, one has a NaN.
@@ -169,7 +155,9 @@ TEST(DrawsSource, RejectionEqualsTheCpus) {
       const DraftedTokens in = random_drafts(vocabulary, 10 * seed);
       const Decided expected = decide_by_rejection(in);
       for (const auto order : kOrders) {
-        const Decided found = rejected(in, order);
+        const Decided found{at::full_like(in.counts, 77), at::full_like(in.counts, 77)};
+        run_kernel(reject_fp32, in.p.size(0), {1024}, order, in.p, in.q, in.tokens, in.counts, in.r_accept, in.r_next,
+                   found.accepted, found.next, in.tokens.size(1), in.p.size(2));
         EXPECT_TRUE(found.accepted.equal(expected.accepted)) << found.accepted << expected.accepted;
         EXPECT_TRUE(found.next.equal(expected.next)) << found.next << expected.next;
       }
@@ -181,13 +169,6 @@ TEST(DrawsSource, RejectionEqualsTheCpus) {
 }
 
 // ---- The most likely token ----
-
-template <class Kernel>
-at::Tensor chosen(const at::Tensor& logits, const Kernel& kernel, Order order) {
-  const at::Tensor tokens = at::full({logits.size(0)}, 77, at::kLong);
-  run_kernel(kernel, logits.size(0), {1024}, order, logits, tokens, logits.size(1), kNoToken);
-  return tokens;
-}
 
 // Rows with ties, NaN and infinities.
 at::Tensor odd_logits(int64_t vocabulary, at::ScalarType type) {
@@ -206,10 +187,11 @@ at::Tensor odd_logits(int64_t vocabulary, at::ScalarType type) {
 template <class Kernel>
 void expect_choices(const Kernel& kernel, at::ScalarType type) {
   for (const int64_t vocabulary : {1, 31, 1100}) {
-    const at::Tensor logits = odd_logits(vocabulary, type);
-    const at::Tensor expected = most_likely(logits);
+    const at::Tensor logits = odd_logits(vocabulary, type), expected = most_likely(logits);
     for (const auto order : kOrders) {
-      EXPECT_TRUE(at::equal(chosen(logits, kernel, order), expected)) << at::toString(type) << ' ' << vocabulary;
+      const at::Tensor found = at::full({logits.size(0)}, 77, at::kLong);
+      run_kernel(kernel, logits.size(0), {1024}, order, logits, found, logits.size(1), kNoToken);
+      EXPECT_TRUE(at::equal(found, expected)) << at::toString(type) << ' ' << vocabulary;
     }
   }
 }

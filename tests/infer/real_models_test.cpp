@@ -33,8 +33,7 @@
 namespace draftsmith::infer::testing {
 namespace {
 
-constexpr int64_t kModelIds = 24;
-constexpr int64_t kModelLimit = 18;
+constexpr int64_t kModelIds = 24, kModelLimit = 18;
 
 struct RandomModel {
   double noise = 0;  // perturbs all weights: the drafter is the target with noise, so that it is right now and then

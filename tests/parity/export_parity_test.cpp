@@ -49,7 +49,7 @@ void export_drafter(const TransformersReference& reference, const std::string& n
   PruneOptions options;
   (target->config().encoder_decoder ? options.encoder_layers : options.decoder_layers) = "first:1";
   const auto cut = reference.root() / "cut" / name;
-  save_model(cut, *prune(*target, options));
+  save_model(cut, *prune(*target, options), {.tokenizer = reference.root() / "spiece.model"});
   const auto out = reference.root() / "drafters" / name;
   recipes::export_model({.model = cut, .out = out, .target = reference.directory(name)});
   write_outputs(reference, "drafters", name);

@@ -12,8 +12,7 @@
 
 namespace draftsmith::model {
 
-constexpr double kLogitsTolerance = 1e-4;
-constexpr double kGradientTolerance = 1e-3;
+constexpr double kLogitsTolerance = 1e-4, kGradientTolerance = 1e-3;
 
 std::unique_ptr<TransformerModel> load(const std::filesystem::path& directory, bool pack,
                                        at::ScalarType dtype = at::kFloat);

@@ -11,6 +11,8 @@ import tempfile
 import threading
 import unittest
 
+import numpy as np
+
 import draftsmith
 from fixtures import model, program, texts, trained
 
@@ -74,14 +76,11 @@ class Train(unittest.TestCase):
         while not self.metrics().exists() or len(self.metrics().read_text().splitlines()) < lines:
             threading.Event().wait(0.01)
 
-    def begun(self):
-        return self.metrics().exists()
-
     def test_one_job_at_a_time(self):
         errors = []
 
         def second():
-            while not self.begun():
+            while not self.metrics().exists():
                 threading.Event().wait(0.01)
             try:
                 draftsmith.train(draftsmith.recipe("tiny"), self.work.parent / "second", quiet=True)
@@ -127,7 +126,10 @@ class Score(unittest.TestCase):
                                   cwd=folder)
                 found = draftsmith.score(metric, hypotheses, references, other=references, **options)
                 self.assertEqual(found, json.loads(printed.stdout))
-        self.assertEqual(draftsmith.score("bleu", hypotheses, [references])["lines"], 2)
+        found = draftsmith.score("bleu", hypotheses, [references], sources=np.array(hypotheses))
+        self.assertEqual(found["lines"], 2)
+        with self.assertRaisesRegex(draftsmith.RunError, "\ufffd"):  # of a program that writes Latin-1
+            draftsmith.score("command", hypotheses, [references], command=r"printf '\351\n1\n'")
 
     def test_bad_input(self):
         for arguments, options, message in ((("blue", ["a"], ["a"]), {}, "did you mean bleu"),

@@ -23,10 +23,7 @@
 
 #include "base/cuda_runtime.h"
 
-inline draftsmith::Dim3 threadIdx;
-inline draftsmith::Dim3 blockIdx;
-inline draftsmith::Dim3 blockDim;
-inline draftsmith::Dim3 gridDim;
+inline draftsmith::Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace draftsmith::cuda_shim {
 
@@ -98,8 +95,7 @@ class Block {
     uint64_t slot = 0;
     const void* shared = nullptr;
   };
-  static constexpr size_t kStackBytes = 64 << 10;
-  static constexpr size_t kWarp = 32;
+  static constexpr size_t kStackBytes = 64 << 10, kWarp = 32;
 
   static void enter() {
     Block& block = *current();

@@ -8,22 +8,15 @@
 #include "tests/support/tandem_pairs.h"
 
 namespace draftsmith::infer::testing {
-namespace {
 
-model::TransformerConfig config_of(const ExitModel& wanted) {
+std::unique_ptr<model::TransformerModel> exit_model(const ExitModel& wanted) {
   const auto families = model::tiny_families();
   model::TransformerConfig config = *std::ranges::find(families, wanted.family, &model::TransformerConfig::family);
   config.vocabulary = wanted.vocabulary;
   config.decoder_layers = wanted.layers;
   config.tied_head = false;
   if (config.encoder_decoder) config.output_scale = 0.7;
-  return config;
-}
-
-}  // namespace
-
-std::unique_ptr<model::TransformerModel> exit_model(const ExitModel& wanted) {
-  auto made = std::make_unique<model::TransformerModel>(config_of(wanted), 1);
+  auto made = std::make_unique<model::TransformerModel>(config, 1);
   made->requires_grad(false);
   make_lively(*made, 3, 1.5, 0.7);
   made->to(at::kCPU, wanted.type);

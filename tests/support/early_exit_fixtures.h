@@ -13,8 +13,7 @@
 
 namespace draftsmith::infer::testing {
 
-constexpr int64_t kExitLayers = 4;
-constexpr int64_t kExitVocabulary = 24;
+constexpr int64_t kExitLayers = 4, kExitVocabulary = 24;
 
 struct ExitModel {
   std::string family = "t5";  // or mt5, llama, gpt2, gpt_neox, bloom

@@ -39,8 +39,7 @@ struct KernelUse {
 inline std::vector<KernelUse> kernel_uses(const std::string& log) {
   static const std::regex kEntry("Compiling entry function '([^']+)'");
   static const std::regex kStack("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
-  static const std::regex kRegisters("Used (\\d+) registers");
-  static const std::regex kShared("(\\d+) bytes smem");
+  static const std::regex kRegisters("Used (\\d+) registers"), kShared("(\\d+) bytes smem");
   std::vector<KernelUse> uses;
   std::istringstream lines(log);
   std::smatch match;

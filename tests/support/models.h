@@ -92,13 +92,9 @@ inline TransformerConfig bloom_config(const ModelSizes& sizes = {.ff_width = 64}
 
 // Returns a T5 of odd sizes: H*K differs from D, encoder and decoder differ in depth, distances pass the last bucket.
 inline TransformerConfig tiny_t5() {
-  TransformerConfig config = t5_config({.vocabulary = 23,
-                                        .width = 20,
-                                        .heads = 3,
-                                        .head_width = 6,
-                                        .ff_width = 28,
-                                        .encoder_layers = 2,
-                                        .decoder_layers = 3});
+  TransformerConfig config = t5_config({.vocabulary = 23, .width = 20, .heads = 3, .head_width = 6, .ff_width = 28});
+  config.encoder_layers = 2;
+  config.decoder_layers = 3;
   config.relative_buckets = 8;
   config.relative_max_distance = 12;
   config.tied_head = true;
@@ -118,13 +114,9 @@ inline TransformerConfig tiny_mt5() {
 
 // Returns a Llama in which two heads share keys and values.
 inline TransformerConfig tiny_llama(int64_t layers = 2) {
-  TransformerConfig config = llama_config({.vocabulary = 31,
-                                           .width = 12,
-                                           .heads = 6,
-                                           .kv_heads = 3,
-                                           .head_width = 4,
-                                           .ff_width = 20,
-                                           .decoder_layers = layers});
+  ModelSizes sizes{.vocabulary = 31, .width = 12, .heads = 6, .kv_heads = 3, .head_width = 4, .ff_width = 20};
+  sizes.decoder_layers = layers;
+  TransformerConfig config = llama_config(sizes);
   config.initializer_range = 0.3;
   return config;
 }

@@ -222,6 +222,15 @@ class Build(Script):
             (build / "CMakeCache.txt").write_text(f"DRAFTSMITH_WERROR:BOOL={cached}\n")
             self.assertEqual(len(self.succeed("release", WERROR=asked)[1]), count, (cached, asked))
 
+    def test_a_build_of_another_place_is_made_anew(self):
+        build = self.root / "build/release"
+        build.mkdir(parents=True)
+        for place, kept in ((self.root, True), (self.root / "elsewhere", False)):
+            for name, text in (("build.ninja", ""), ("CMakeCache.txt", f"CMAKE_HOME_DIRECTORY:INTERNAL={place}\n")):
+                (build / name).write_text(text)
+            self.assertEqual(len(self.succeed("release")[1]), 1 if kept else 2)
+            self.assertEqual((build / "CMakeCache.txt").exists(), kept)
+
     def test_a_failure_says_what_may_be_short(self):
         result, calls = self.run_script("release", "draftsmith", BUILD_STATUS="1")
         self.assertEqual(result.returncode, 1)

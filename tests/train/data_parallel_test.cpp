@@ -45,13 +45,9 @@ struct Process {
   void train(TrainableModel& trainable, TeacherSource* distilled = nullptr) const {
     const auto own = world.leads() ? directory : directory / ("of process " + std::to_string(world.rank()));
     try {
-      ended.state = run_training({.trainable = trainable,
-                                  .corpus = corpus,
-                                  .validation = {.corpus = validation},
-                                  .distilled = distilled,
-                                  .world = &world},
-                                 options, own)
-                        .state;
+      TrainerInputs inputs{.trainable = trainable, .corpus = corpus, .distilled = distilled, .world = &world};
+      inputs.validation.corpus = validation;
+      ended.state = run_training(inputs, options, own).state;
     } catch (const Error& error) {
       ended.error = error.what();
     }

@@ -100,7 +100,7 @@ TEST_F(TrainerTest, ValidationsThatCannotBeAreRefusedBeforeAnythingIsWritten) {
 
 TEST_F(TrainerTest, FrozenParametersStayAndDoNotCountInTheNorm) {
   TrainOptions options = tiny_options();
-  options.length = "3 steps";  // the last one's rate is 0
+  options.length = "3 steps";
   options.log_every = 1;
   train_tiny(run_directory(), options);
   const double whole = metrics(false).at(0)["gradient_norm"];
@@ -114,6 +114,29 @@ TEST_F(TrainerTest, FrozenParametersStayAndDoNotCountInTheNorm) {
   EXPECT_FALSE(trained->parameters().at("head.weight").equal(fresh.parameters().at("head.weight")));
   options.optimizer.groups = {{.parameters = "*", .lr_factor = 0}};
   EXPECT_THAT(error_of([&] { train_tiny(run_directory("frozen"), options); }), HasSubstr("every parameter is frozen"));
+}
+
+// Another value of each option gives other weights.
+TEST_F(TrainerTest, OptionsReachTheSteps) {
+  TrainOptions usual = tiny_options();
+  usual.length = "3 steps";
+  usual.log_every = 1;
+  usual.schedule = {.name = "constant", .warmup = "2 steps"};
+  const auto weights_with = [&](const auto& change) {
+    std::filesystem::remove_all(run_directory());
+    TrainOptions options = usual;
+    change(options);
+    return read_file(train_tiny(run_directory(), options).model / "model.safetensors");
+  };
+  const std::string weights = weights_with([](TrainOptions&) {});
+  const auto lines = metrics(false);
+  ASSERT_EQ(lines.size(), 3u);
+  for (const size_t i : {0, 1, 2}) EXPECT_NEAR(lines[i].at("lr").get<double>(), i == 0 ? 1.5e-3 : 3e-3, 1e-12) << i;
+  EXPECT_TRUE(weights == weights_with([](TrainOptions&) {}));
+  EXPECT_FALSE(weights == weights_with([](TrainOptions& options) { options.clip_norm = 1e-3; })) << "clip_norm";
+  EXPECT_FALSE(weights == weights_with([](TrainOptions& options) { options.dropout = 0.2; })) << "dropout";
+  EXPECT_FALSE(weights == weights_with([](TrainOptions& options) { options.precision = "bf16"; })) << "precision";
+  EXPECT_FALSE(weights == weights_with([](TrainOptions& options) { options.schedule = {}; })) << "schedule";
 }
 
 // The last step alone would hide what happened between two lines of the log.
@@ -156,6 +179,10 @@ TEST_F(TrainerTest, StopsEarlyAndKeepsTheBestModel) {
   double lowest = INFINITY;
   for (const auto& line : metrics(true)) lowest = std::min(lowest, line["validation"]["loss"].get<double>());
   EXPECT_DOUBLE_EQ(lowest, *result.state.best_value);
+  options.keep = "last";
+  const TrainResult last = train_tiny_validated(run_directory("last"), options);
+  EXPECT_EQ(read_file(last.model / "model.safetensors"),
+            read_file(run_directory() / "checkpoints" / "last" / "model" / "model.safetensors"));
 }
 
 TEST_F(TrainerTest, AFinishedRunIsNotTrainedAgainAndAnotherOneRefusesItsCheckpoint) {
@@ -172,30 +199,18 @@ TEST_F(TrainerTest, AFinishedRunIsNotTrainedAgainAndAnotherOneRefusesItsCheckpoi
   EXPECT_THAT(error_of([&] { train_tiny(run_directory(), options); }), HasSubstr("other options or data"));
 }
 
-void expect_bf16_learns(const TemporaryDirectory& folder, at::Device device) {
-  const data::Corpus corpus(folder / "train.h5");
+TEST_F(TrainerTest, Bf16AutocastLearnsOverFp32Weights) {
+  const data::Corpus corpus(folder_ / "train.h5");
   model::TransformerModel model(tiny_config(), 5);
-  model.to(device, at::kFloat);
   PlainTrainable trainable(model);
   TrainOptions options = tiny_options();
   options.length = "30 steps";
   options.precision = "bf16";
   const double before = validate(trainable, {.corpus = &corpus}, {}).loss;
-  run_training({.trainable = trainable, .corpus = corpus}, options, folder / "run");
+  run_training({.trainable = trainable, .corpus = corpus}, options, run_directory());
   EXPECT_LT(validate(trainable, {.corpus = &corpus}, {}).loss, before);
   const at::Tensor weight = model.parameters().at("decoder.0.feed_forward.up.weight");
   EXPECT_FALSE(weight.to(at::kBFloat16).to(at::kFloat).equal(weight)) << "the weights were rounded to bf16";
-}
-
-TEST_F(TrainerTest, Bf16AutocastLearnsOverFp32Weights) {
-  expect_bf16_learns(folder_, at::kCPU);
-}
-
-class TrainerGpu : public TrainerTest {};
-
-TEST_F(TrainerGpu, Bf16AutocastLearnsOverFp32Weights) {
-  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
-  expect_bf16_learns(folder_, at::kCUDA);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "train/validation.h"
 
 #include <cmath>
+#include <numeric>
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -185,6 +186,14 @@ TEST_F(Validation, OfAPrunedVocabularyIsOverAllIds) {
   model::TransformerModel teacher(tiny_config(), 5);
   const ValidationResult result = validate(trainable, {.corpus = &*corpus_, .teacher = &teacher}, {});
   EXPECT_EQ(result.labels, corpus_->info().target_tokens);
+  std::vector<int64_t> all(static_cast<size_t>(corpus_->size()));
+  std::iota(all.begin(), all.end(), 0);
+  const at::NoGradGuard no_grad;
+  const Batch batch = make_batch(*corpus_, all, model->info());
+  const at::Tensor logits = model->head(hidden_at_labels(*model, batch, {}));  // [P,15]
+  EXPECT_LT(batch.labels.lt(kPrunedRows).sum().item<int64_t>(), result.labels);
+  EXPECT_NEAR(result.accuracy, logits.argmax(1).eq(batch.labels).to(at::kDouble).mean().item<double>(), 1e-9);
+  EXPECT_EQ(validate(trainable, {.corpus = &*corpus_}, {.max_examples = 1}).labels, std::ssize(corpus_->target(0)));
   // Random weights are nearly uniform: 15 of 29 ids overlap.
   EXPECT_NEAR(*result.overlap, static_cast<double>(kPrunedRows) / kTestVocabulary, 0.15);
 }

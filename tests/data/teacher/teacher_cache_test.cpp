@@ -14,18 +14,14 @@ namespace draftsmith::data {
 namespace {
 
 // Bits of halves whose exponentials add up to 1: log(1/2), log(1/4), log(1/8).
-constexpr uint16_t kHalf = 0xb98c;
-constexpr uint16_t kQuarter = 0xbd8c;
-constexpr uint16_t kEighth = 0xc029;
+constexpr uint16_t kHalf = 0xb98c, kQuarter = 0xbd8c, kEighth = 0xc029;
 constexpr uint16_t kLowest = 0xfbff;  // -65504
 
 TeacherCacheInfo info_of(int64_t k) {
-  return {.k = k,
-          .vocabulary = 4,
-          .tokenizer_hash = "aaaa",
-          .teacher_hash = "bbbb",
-          .corpus_hash = "cccc",
-          .provenance = {{"corpus", "some"}}};
+  TeacherCacheInfo info{.k = k, .vocabulary = 4, .tokenizer_hash = "aaaa", .teacher_hash = "bbbb"};
+  info.corpus_hash = "cccc";
+  info.provenance = {{"corpus", "some"}};
+  return info;
 }
 
 // Values of one example of a top-2 cache: `positions` times ids 1 and 3.

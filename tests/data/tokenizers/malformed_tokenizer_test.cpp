@@ -87,8 +87,7 @@ std::vector<TokenizerDamage> component_damages() {
       set("DecoderStripsTheEnd", "/decoder",
           {{"type", "Sequence"},
            {"decoders", {{{"type", "Fuse"}}, {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}}},
-          {"decoder", "Strip", "stop 0"}),
-  };
+          {"decoder", "Strip", "stop 0"})};
 }
 
 std::vector<TokenizerDamage> model_damages() {

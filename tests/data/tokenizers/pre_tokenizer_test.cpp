@@ -147,8 +147,7 @@ TEST(SplitPattern, MalformedExpressionsAreNamed) {
       {"[a", "char-class"},
       {"*a", "target of repeat operator"},
       {"\\p{Hann}", "Hann"},
-      {std::string(10'000, '(') + "a" + std::string(10'000, ')'), "parse depth"},
-  };
+      {std::string(10'000, '(') + "a" + std::string(10'000, ')'), "parse depth"}};
   for (const auto& [expression, part] : cases) {
     const std::string message = error_of([&] { regex_pattern(expression, "tokenizer.json: pre_tokenizer"); });
     EXPECT_THAT(message, HasSubstr(part)) << expression;

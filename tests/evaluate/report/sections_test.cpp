@@ -111,19 +111,12 @@ TEST(BusyMachines, AreNotedInTableAndPages) {
   EXPECT_THAT(report_html(results), HasSubstr("rows took 1.04 to 1.37 times as long as in their fastest repetitions"));
 }
 
-// A suite of one setting that works inside the model.
-Results results_inside(double speedup, const Inside& inside) {
-  SettingResult setting = made_setting("calm.0", "calm", speedup, 30);
-  setting.speed.speedup_decode = setting.speed.speedup;
-  setting.inside = inside;
-  Results results{.tasks = {made_task({setting})}};
-  return results;
-}
-
 TEST(InsideReport, ShowsWhereTokensLeft) {
   const std::vector<int64_t> left{75, 25};
-  const Results results =
-      results_inside(1.3, {.layers = 2, .path_per_token = 1.25, .average_exit_layer = 1.25, .exit_histogram = left});
+  SettingResult setting = made_setting("calm.0", "calm", 1.3, 30);
+  setting.speed.speedup_decode = setting.speed.speedup;
+  setting.inside = Inside{.layers = 2, .path_per_token = 1.25, .average_exit_layer = 1.25, .exit_histogram = left};
+  const Results results{.tasks = {made_task({setting})}};
   EXPECT_THAT(results_table(results), AllOf(HasSubstr("layers a token"), HasSubstr("1.25")));
   EXPECT_THAT(report_html(results), HasSubstr("layer 1: 75.0 %"));
 }

@@ -84,17 +84,12 @@ TEST(MarkdownPage, SaysWhatWasMeasuredWhereAndWhen) {
   EXPECT_THAT(page, HasSubstr("\n| bild.small.FB0.5.RB5 | "));
 }
 
-// A drafter for the target, which decodes with its own first layers as well.
-MeasuredTask task_with_a_model_that_also_drafts() {
+TEST(DrafterSummary, AModelThatDecodesAndDraftsStandsOnce) {
   MeasuredTask measured{.drafted_for = {{"small", "target"}, {"small/exit2", "small"}, {"tiny", "target"}}};
   measured.predicted["small"] = {0.6, 0.7, 9, {0.8, 1.25}, {0.5, 2.5}};
-  measured.predicted["small/exit2"] = {0.5, 0.6, 9, {0.5, 2.5}, {0.4, 3.5}};
+  measured.predicted["small/exit2"] = {0.5, 0.6, 9, {0.5, 2.5}, {0.4, 3.5}};  // its own first layers
   measured.predicted["tiny"] = {0.2, 0.3, 9, {0.8, 1.25}, {0.1, 4.5}};
-  return measured;
-}
-
-TEST(DrafterSummary, AModelThatDecodesAndDraftsStandsOnce) {
-  const TaskPrediction prediction = task_prediction(task_with_a_model_that_also_drafts());
+  const TaskPrediction prediction = task_prediction(measured);
   std::vector<std::string> names;
   for (const auto& [name, model] : prediction.models) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"target", "small", "small/exit2", "tiny"}));

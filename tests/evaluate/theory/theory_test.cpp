@@ -121,8 +121,7 @@ infer::DecodeOptions long_run(int64_t window) {
 }
 
 // Without EOS (id 1 has probability 0) and with an overlap of .7.
-const std::vector<double> kTarget = {0.5, 0, 0.3, 0.2};
-const std::vector<double> kDrafter = {0.2, 0, 0.4, 0.4};
+const std::vector<double> kTarget = {0.5, 0, 0.3, 0.2}, kDrafter = {0.2, 0, 0.4, 0.4};
 
 TEST(Theory, TokensPerTargetRunFollowTheFormula) {
   for (const int64_t window : {1, 2, 5, 8}) {

@@ -231,8 +231,7 @@ class CheckedDrafter : public TandemDrafter {
     }
   }
 
-  static int64_t logits_checked;
-  static int64_t caches_checked;
+  static inline int64_t logits_checked = 0, caches_checked = 0;
 
  private:
   // A state of one row in which the primary has processed everything but the last committed token.
@@ -274,9 +273,6 @@ class CheckedDrafter : public TandemDrafter {
   std::vector<Ids> sources_;
 };
 
-int64_t CheckedDrafter::logits_checked = 0;
-int64_t CheckedDrafter::caches_checked = 0;
-
 TEST_P(TandemOf, CachesEqualRecomputationAfterDraftsRollbacksAndCommits) {
   CheckedDrafter::logits_checked = 0;
   CheckedDrafter::caches_checked = 0;
@@ -298,8 +294,7 @@ TEST_P(TandemOf, CachesEqualRecomputationAfterDraftsRollbacksAndCommits) {
 }
 
 // Pairs of one tokenizer whose vocabularies are padded to different sizes, as Pythia's are.
-constexpr int64_t kTokens = 24;
-constexpr int64_t kPadded = 30;
+constexpr int64_t kTokens = 24, kPadded = 30;
 
 // The model with further ids, whose logits would often be the largest.
 std::unique_ptr<model::TransformerModel> with_padding(const model::TransformerModel& model) {

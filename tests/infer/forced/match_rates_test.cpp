@@ -26,14 +26,6 @@ using Model = std::unique_ptr<model::TransformerModel>;
 // Matches and tokens by (layer, k, trained, positions).
 using Cells = std::map<std::tuple<int64_t, int64_t, bool, std::string>, std::pair<int64_t, int64_t>>;
 
-Cells cells_of(const std::vector<MatchRate>& rates) {
-  Cells cells;
-  for (const MatchRate& rate : rates) {
-    cells[{rate.layer, rate.k, rate.trained, rate.positions}] = {rate.matches, rate.tokens};
-  }
-  return cells;
-}
-
 GenerationModels rated_models(model::TransformerModel& target, const model::Exits* exits = nullptr) {
   return {.target = &target, .exits = exits};
 }
@@ -104,8 +96,10 @@ TEST(MatchRates, EqualANaiveLoopOverDecodingSteps) {
       Cells expected = naive(*target, exits, outputs, options);
       for (const int64_t batch : {1, 3}) {
         options.batch_size = batch;
-        const auto rates = count_matches(rated_models(*target, &exits), "greedy", prompts, outputs, options);
-        Cells found = cells_of(rates);
+        Cells found;
+        for (const auto& rate : count_matches(rated_models(*target, &exits), "greedy", prompts, outputs, options)) {
+          found[{rate.layer, rate.k, rate.trained, rate.positions}] = {rate.matches, rate.tokens};
+        }
         std::erase_if(found, [](const auto& cell) { return cell.second.second == 0; });
         EXPECT_EQ(found, expected) << target->info().name;
       }

@@ -1,6 +1,7 @@
 // Generation settings act at every position, also on drafts and on their verification: processors of logits, lengths,
 // and stop strings, which are found in a growing text and end every method at the same token.
 #include <algorithm>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -75,6 +76,27 @@ TEST(Processors, RepetitionsBadSuppressedAndForcedTokens) {
        {{.bad_words = {{0, 2}}}, {3, 2, 2, 2, 2, 2, 2, 2}},
        {suppressed, {3, 3, 3, 3, 3, 3, 3, 1}},
        {forced, {5, 3, 3, 3, 3, 3, 3, 1}}});
+}
+
+// Options stand before the model's settings, and 0 or 1 turns them off.
+TEST(SamplingSettings, AreTheModelsWhereOptionsAreSilent) {
+  const auto sampled = [](const model::GenerationConfig& settings, DecodeOptions options = {}) {
+    std::set<Ids> found;
+    options.method = "sample";
+    for (options.seed = 0; options.seed < 8; ++options.seed) {
+      found.insert(decode_processed(settings, options, kDescending, kDescending));
+    }
+    return found.size();
+  };
+  EXPECT_GT(sampled({}), 4u);  // of the 8 seeds
+  EXPECT_EQ(sampled({.temperature = 1e-3}), 1u);
+  EXPECT_EQ(sampled({.top_k = 1}), 1u);
+  EXPECT_EQ(sampled({.top_p = 0.1}), 1u);
+  EXPECT_EQ(sampled({.min_p = 1.0}), 1u);
+  EXPECT_GT(sampled({.temperature = 1e-3}, {.temperature = 1}), 4u);
+  EXPECT_GT(sampled({.top_k = 1}, {.top_k = 0}), 4u);
+  EXPECT_GT(sampled({.top_p = 0.1}, {.top_p = 1}), 4u);
+  EXPECT_GT(sampled({.min_p = 1.0}, {.min_p = 0}), 4u);
 }
 
 TEST(Processors, MinimumLengths) {

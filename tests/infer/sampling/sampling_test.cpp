@@ -56,16 +56,17 @@ TEST(Sampling, DrawFollowsTheInverseDistributionFunctionAndNeverTakesWeightZero)
   EXPECT_TRUE(tokens.equal(at::tensor({1, 1, 3, 3}, at::kLong))) << tokens;
 }
 
-TEST(Sampling, RandomNumbersDifferByLineSampleUseAndPosition) {
+TEST(Sampling, RandomNumbersDifferBySeedLineSampleUseAndPosition) {
   std::set<double> seen;
   for (const uint64_t line : {0, 1}) {
     for (const uint64_t sample : {0, 1}) {
       for (const Draw use : {Draw::kDraft, Draw::kAccept, Draw::kNext}) {
         for (const int64_t position : {0, 1}) seen.insert(RowRandom(1, line, sample).uniform(use, position));
+        seen.insert(RowRandom(2, line, sample).uniform(use, 0));
       }
     }
   }
-  EXPECT_EQ(seen.size(), 24u);
+  EXPECT_EQ(seen.size(), 36u);
 }
 
 constexpr int64_t kWidths[] = {1, 2, 33, 512, 513, 5000};

@@ -212,12 +212,10 @@ class RowAnswers : public ::testing::TestWithParam<at::ScalarType> {
 
 // A row exactly at the edge goes on.
 TEST_P(RowAnswers, AreThoseOfTheOperators) {
-  const at::Tensor logits = some_rows();
-  const at::Tensor sure = confidence(logits);
+  const at::Tensor logits = some_rows(), sure = confidence(logits);
   const double least = sure[7].item<double>();
   EXPECT_TRUE(at::equal(FallbackWindow(least, 5).go_on({logits, {}}), sure.lt(least).logical_not()));
-  const at::Tensor tokens = at::arange(40, at::kLong).remainder(30);
-  const at::Tensor chances = token_log_probability(logits, tokens);
+  const at::Tensor tokens = at::arange(40, at::kLong).remainder(30), chances = token_log_probability(logits, tokens);
   const double chance = std::exp(chances[7].item<double>());
   const at::Tensor answers = DynamicWindow({.confidence = chance}).go_on({logits, tokens});
   EXPECT_TRUE(at::equal(answers, chances.ge(std::log(chance))));

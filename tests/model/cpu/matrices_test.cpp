@@ -130,8 +130,7 @@ TYPED_TEST(MatrixOf, KeepsWhatIsNoNumberInItsRow) {
       x[1][299] = bad;
       const at::Tensor exact = x.matmul(weight.t());
       for (const Finish finish : {Finish::kNone, Finish::kRelu}) {
-        const at::Tensor y = layer->multiply(x, finish);
-        const at::Tensor wanted = finish == Finish::kRelu ? exact.relu() : exact;
+        const at::Tensor y = layer->multiply(x, finish), wanted = finish == Finish::kRelu ? exact.relu() : exact;
         // Rounding to int8 makes a NaN of the row.
         EXPECT_TRUE(at::equal(y.isnan(), TestFixture::kInt8 ? exact.isfinite().logical_not() : wanted.isnan()));
         EXPECT_TRUE(TestFixture::kInt8 || at::equal(y.isinf(), wanted.isinf()));

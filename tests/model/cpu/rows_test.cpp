@@ -37,20 +37,15 @@ struct BlockCase {
   // Computes `part` tokens at a time. [tokens,heads,K]
   at::Tensor context(int64_t part) const {
     at::Tensor out = at::full_like(query, -1);
-    const BlockHead all{.query = query.const_data_ptr<float>(),
-                        .keys = key.const_data_ptr<float>(),
-                        .values = value.const_data_ptr<float>(),
-                        .bias = biased ? bias.const_data_ptr<float>() + tokens : nullptr,
-                        .context = out.mutable_data_ptr<float>(),
-                        .heads = heads,
-                        .width = width,
-                        .prefix = prefix,
-                        .growing = growing,
-                        .query_stride = heads * width,
-                        .key_stride = width,
-                        .context_stride = heads * width,
-                        .bias_stride = tokens + keys,
-                        .scale = scale};
+    BlockHead all{.heads = heads, .width = width, .prefix = prefix, .growing = growing, .scale = scale};
+    all.query = query.const_data_ptr<float>();
+    all.keys = key.const_data_ptr<float>();
+    all.values = value.const_data_ptr<float>();
+    if (biased) all.bias = bias.const_data_ptr<float>() + tokens;
+    all.context = out.mutable_data_ptr<float>();
+    all.query_stride = all.context_stride = heads * width;
+    all.key_stride = width;
+    all.bias_stride = tokens + keys;
     for (int64_t begin = 0; begin < tokens; begin += part) attend_blocks(all, begin, std::min(begin + part, tokens));
     return out;
   }
@@ -222,8 +217,7 @@ TEST(RowOperations, RotatesPairsAndLeavesTheRest) {
   EXPECT_LT(difference(y, expected), 1e-6);
 }
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(SoftmaxRows, IsThatOfFp64ForRowsOfAnyLength) {
   for (int64_t columns = 1; columns <= 70; ++columns) {

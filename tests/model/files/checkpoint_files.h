@@ -22,19 +22,9 @@ namespace draftsmith::model {
 
 // config.json of a tiny T5 v1.0: 2 encoder and 3 decoder layers, d_kv * heads != d_model.
 inline nlohmann::json tiny_t5_config() {
-  return {{"architectures", {"T5ForConditionalGeneration"}},
-          {"model_type", "t5"},
-          {"vocab_size", 11},
-          {"d_model", 6},
-          {"d_kv", 5},
-          {"d_ff", 7},
-          {"num_layers", 2},
-          {"num_decoder_layers", 3},
-          {"num_heads", 2},
-          {"feed_forward_proj", "relu"},
-          {"pad_token_id", 0},
-          {"eos_token_id", 1},
-          {"decoder_start_token_id", 0}};
+  return nlohmann::json::parse(R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
+    "vocab_size": 11, "d_model": 6, "d_kv": 5, "d_ff": 7, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 2,
+    "feed_forward_proj": "relu", "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0})");
 }
 
 // Tests of what a config.json says.

@@ -56,12 +56,8 @@ TEST_F(Checkpoint, TheStoredTensorsDecideWhetherTheHeadIsTied) {
   EXPECT_TRUE(ModelDirectory(write({{"tie_word_embeddings", true}}, {copied_head})).config().tied_head);
   EXPECT_FALSE(ModelDirectory(write({{"tie_word_embeddings", false}}, {copied_head})).config().tied_head);
   EXPECT_TRUE(ModelDirectory(write({{"tie_word_embeddings", false}}, {}, "lm_head.weight")).config().tied_head);
-  json llama = {{"architectures", {"LlamaForCausalLM"}},
-                {"hidden_size", 6},
-                {"intermediate_size", 7},
-                {"num_attention_heads", 3},
-                {"num_hidden_layers", 1},
-                {"max_position_embeddings", 9}};
+  json llama = json::parse(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 6, "intermediate_size": 7,
+    "num_attention_heads": 3, "num_hidden_layers": 1, "max_position_embeddings": 9})");
   EXPECT_TRUE(ModelDirectory(write(llama, {}, "lm_head.weight")).config().tied_head);
   llama["tie_word_embeddings"] = false;
   EXPECT_THAT(error_of([&] { ModelDirectory opened(write(llama, {}, "lm_head.weight")); }),

@@ -87,8 +87,7 @@ std::vector<Damage> header_damages() {
       entry("ShapeAbsent", R"({"shape": null})", {"incomplete"}),
       entry("DtypeUnknown", R"({"dtype": "F33"})", {"unknown dtype", "F33"}),
       entry("DtypeOfOtherSize", R"({"dtype": "F16"})", {"byte range", "120"}),
-      entry("DtypeInteger", R"({"dtype": "I32"})", {"I32", "floating point"}),
-  };
+      entry("DtypeInteger", R"({"dtype": "I32"})", {"I32", "floating point"})};
 }
 
 std::vector<Damage> file_damages() {
@@ -152,8 +151,7 @@ std::vector<Damage> config_damages() {
       config("ModelTypeUnknown", R"({"architectures": null, "model_type": "t6"})", {"t6", "did you mean t5"}),
       config("DistanceTooSmall", R"({"relative_attention_max_distance": 16})", {"relative_attention_max_distance"}),
       config("Quantised", R"({"quantization_config": {"bits": 4}})", {"quantization_config"}),
-      config("GatedButStoredPlain", R"({"feed_forward_proj": "gated-gelu"})", {"wi_0.weight", "wi.weight"}),
-  };
+      config("GatedButStoredPlain", R"({"feed_forward_proj": "gated-gelu"})", {"wi_0.weight", "wi.weight"})};
 }
 
 class MalformedDirectory : public testing::TestWithParam<Damage> {};

@@ -24,16 +24,11 @@ namespace {
 using nlohmann::json;
 
 json seq2seq(const std::string& architecture) {
-  return {{"architectures", {architecture}},
-          {"vocab_size", 31},
-          {"d_model", 12},
-          {"encoder_layers", 1},
-          {"decoder_layers", 2},
-          {"encoder_attention_heads", 3},
-          {"decoder_attention_heads", 3},
-          {"encoder_ffn_dim", 20},
-          {"decoder_ffn_dim", 20},
-          {"max_position_embeddings", 40}};
+  json config = json::parse(R"({"vocab_size": 31, "d_model": 12, "encoder_layers": 1, "decoder_layers": 2,
+    "encoder_attention_heads": 3, "decoder_attention_heads": 3, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20,
+    "max_position_embeddings": 40})");
+  config["architectures"] = {architecture};
+  return config;
 }
 
 const std::vector<std::string> kArchitectures = {"MarianMTModel", "M2M100ForConditionalGeneration",

@@ -89,18 +89,15 @@ at::Tensor exact(const LinearCase& in) {
                      wide(in.residual), wide_layer(in.up));
 }
 
-// Normed inputs of bf16 are rounded before they are multiplied.
-double linear_unit(at::ScalarType type, bool normed) {
-  return type == at::kFloat ? 1e-6 : type == at::kHalf ? 6e-4 : normed ? 1.5e-2 : 5e-3;
-}
-
 template <class K>
 void expect_exact(const K& kernels, const LinearCase& in) {
   const at::Tensor found = run_linear(kernels, in), expected = exact(in);
   SCOPED_TRACE(fmt::format("{} x [{},{}] {} outputs, then {}, gated {}", at::toString(kernels.type), in.x.size(0),
                            in.x.size(1), in.layer.weight.size(0), static_cast<int>(in.then), in.up.weight.defined()));
-  EXPECT_LE(difference(found, expected),
-            linear_unit(kernels.type, in.norm.weight.defined()) * std::max(1.0, largest(expected)));
+  // Normed inputs of bf16 are rounded before they are multiplied.
+  const double bf16_unit = in.norm.weight.defined() ? 1.5e-2 : 5e-3;
+  const double unit = kernels.type == at::kFloat ? 1e-6 : kernels.type == at::kHalf ? 6e-4 : bf16_unit;
+  EXPECT_LE(difference(found, expected), unit * std::max(1.0, largest(expected)));
 }
 
 // All numbers of rows, widths of one vector to several rounds, outputs that leave a warp unfilled.
@@ -383,8 +380,7 @@ TEST(StepPlacesSource, EqualsTheCpusPlaces) {
   const at::Tensor rows = at::tensor({3, 0, 2, 1, 1, 1, 0, 0, 5, 5, 8, 8}, at::kLong).view({3, 4});
   for (const int64_t tokens : {1, 5, 100}) {
     const at::Tensor fresh = at::tensor({int64_t{1}, tokens, int64_t{0}, std::min<int64_t>(tokens, 3)}, at::kLong);
-    const at::Tensor expected = step_places(base, fresh, rows, tokens, 33);
-    const at::Tensor packed = at::full_like(expected, -7);
+    const at::Tensor expected = step_places(base, fresh, rows, tokens, 33), packed = at::full_like(expected, -7);
     run_kernel(::step_places, (4 * tokens + 255) / 256, {256}, Order::kForward, base, fresh, rows, packed, 4, tokens,
                33);
     EXPECT_TRUE(packed.equal(expected)) << tokens;

@@ -22,12 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<TransformerConfig> configs() {
-  TransformerConfig capped = tiny_forms()[5];
-  capped.draft_vocabulary = exits_pruned_llama().draft_vocabulary;
-  return {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama(), tiny_forms()[1], capped};
-}
-
 // The header's formula in tensor operations: norm, output scale, weight [rows,D], the model's bias. Without its cap.
 at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t layer, const at::Tensor& hidden) {
   const TransformerConfig& config = model.config();
@@ -51,7 +45,10 @@ at::Tensor formula(const TransformerModel& model, const Exits& exits, int64_t la
 }
 
 TEST(Exits, ComputeTheFormulaPlainAndPacked) {
-  for (const TransformerConfig& config : configs()) {
+  TransformerConfig capped = tiny_forms()[5];
+  capped.draft_vocabulary = exits_pruned_llama().draft_vocabulary;
+  for (const TransformerConfig& config :
+       {exits_t5(), tiny_llama(3), tiny_bloom(), exits_pruned_llama(), tiny_forms()[1], capped}) {
     for (size_t first = 0; first < 6; first += 3) {
       const auto model = varied_model(config, 7);
       Exits exits(forms_for(config, first), *model, 5);
@@ -87,8 +84,7 @@ TEST(Exits, LayersWithoutAnExitReadTheModelsOwnNormAndHead) {
   const auto model = tiny_model(exits_t5(), at::kFloat);
   Exits exits({.exits = {{.layer = 2, .head = ExitHead::kFull, .own_norm = true}}}, *model, 5);
   disturb(exits);
-  const at::Tensor hidden = random_hidden(model->config(), at::kFloat);
-  const at::Tensor own = model->exit_head(hidden);
+  const at::Tensor hidden = random_hidden(model->config(), at::kFloat), own = model->exit_head(hidden);
   EXPECT_EQ(exits.find(1), nullptr);
   ASSERT_NE(exits.find(2), nullptr);
   EXPECT_TRUE(at::equal(exits.logits(*model, 1, hidden), own));

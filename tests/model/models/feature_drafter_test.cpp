@@ -26,8 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSequence = 9;
-constexpr int64_t kSteps = 3;
+constexpr int64_t kSequence = 9, kSteps = 3;
 
 // A target and a drafter of it, with a batch of two rows of equal lengths.
 struct FeaturePair {

@@ -20,13 +20,11 @@ namespace {
 const std::string kHash(64, 'a');
 
 RouterConfig config_for(const TransformerModel& drafter, int64_t top_k = 3, int64_t hidden = 7) {
-  return {.top_k = top_k,
-          .hidden = hidden,
-          .width = drafter.config().width,
-          .vocabulary = drafter.config().vocabulary,
-          .embedding_scale = 0.7,
-          .drafter = "small",
-          .drafter_hash = kHash};
+  RouterConfig config{.top_k = top_k, .hidden = hidden, .embedding_scale = 0.7, .drafter = "small"};
+  config.drafter_hash = kHash;
+  config.width = drafter.config().width;
+  config.vocabulary = drafter.config().vocabulary;
+  return config;
 }
 
 // A config that a directory can hold.
@@ -125,11 +123,9 @@ TEST_F(RouterTest, GradientsEqualFiniteDifferences) {
       constexpr double kStep = 0x1p-11;
       const auto before = flat[i].item<double>();
       flat[i] = before + kStep;
-      const double above = loss().item<double>();
-      const double up = flat[i].item<double>();
+      const double above = loss().item<double>(), up = flat[i].item<double>();
       flat[i] = before - kStep;
-      const double below = loss().item<double>();
-      const double down = flat[i].item<double>();
+      const double below = loss().item<double>(), down = flat[i].item<double>();
       flat[i] = before;
       EXPECT_NEAR(gradient[i].item<double>(), (above - below) / (up - down), 2e-5) << name << " " << i;
     }

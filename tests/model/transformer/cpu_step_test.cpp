@@ -237,8 +237,7 @@ TEST(CpuStep, LogitsThatAreKeptStay) {
   const auto model = tiny_model(tiny_t5(), at::kFloat);
   model->pack();
   const auto state = state_of(*model, {4});
-  const at::Tensor kept = model->step(step_input({{3}}), *state).logits;
-  const at::Tensor copy = kept.clone();
+  const at::Tensor kept = model->step(step_input({{3}}), *state).logits, copy = kept.clone();
   const void* memory = model->step(step_input({{4}}), *state).logits.const_data_ptr();
   EXPECT_TRUE(at::equal(kept, copy));
   EXPECT_NE(memory, kept.const_data_ptr());

@@ -46,8 +46,7 @@ void expect_gradients_match(TransformerModel& given) {
       entry.fill_(before - h);
       const double below = weighted_loss(*model, source, target).item<double>();
       entry.fill_(before);
-      const double numeric = (above - below) / (2 * h);
-      const double analytic = gradient.view(-1)[index].item<double>();
+      const double numeric = (above - below) / (2 * h), analytic = gradient.view(-1)[index].item<double>();
       EXPECT_NEAR(analytic, numeric, 1e-5 * std::max(1.0, std::abs(numeric))) << name << " " << index;
     }
   }

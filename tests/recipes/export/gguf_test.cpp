@@ -93,7 +93,11 @@ TEST_F(GgufExports, HoldTokensAndTheChatTemplate) {
   // A SentencePiece model beside the tokenizer.json that was made of it.
   data::train_tokenizer({"the cat sees the dog", "a dog sees a cat"}, {.vocabulary = 40, .exact_size = false},
                         folder_ / "llama/tokenizer.model");
-  EXPECT_THAT(file_of_llama(), HasSubstr("tokenizer.ggml.scores"));
+  write_file_atomic(folder_ / "llama/generation_config.json", R"({"eos_token_id": [1, 7]})");
+  EXPECT_THAT(file_of_llama(),
+              AllOf(HasSubstr("tokenizer.ggml.scores"), HasSubstr(std::string("eot_token_id\4\0\0\0\7", 17))));
+  write_file_atomic(folder_ / "llama/generation_config.json", R"({"eos_token_id": [1, 7, 8, 9]})");
+  EXPECT_THAT(refused("llama", "never.gguf"), HasSubstr("more ids that end a text"));
 }
 
 TEST_F(GgufExports, ScaledRotationBecomesFactors) {

@@ -113,12 +113,23 @@ TEST_F(Stages, AskedToStopTheyLeaveNothing) {
   EXPECT_TRUE(fs::is_empty(folder_ / "stopped"));
 }
 
-// Generation settings and tokenizer go with a pruned model.
 TEST_F(Stages, PruningBeginsAnewAfterAnInterruption) {
   fs::create_directories(folder_ / "pruned" / "model");  // what a killed run left
   run("prune", toml::table{{"model", text("model")}, {"ff_width", 5}, {"encoder_layers", "first:1"}}, "pruned");
   EXPECT_EQ(model::read_settings(folder_ / "pruned" / "model").config.ff_width, 5);
-  EXPECT_EQ(data::load_tokenizer(folder_ / "pruned" / "model")->hash(), tokenizer_->hash());
+}
+
+TEST_F(Stages, GenerationSettingsAndTokenizerGoWithAPrunedAndATrainedModel) {
+  auto settings = load_json(folder_ / "model/generation_config.json");
+  settings["repetition_penalty"] = 1.5;
+  write_json(folder_ / "model/generation_config.json", settings);
+  run("prune", toml::table{{"model", text("model")}, {"ff_width", 5}}, "pruned");
+  run(two_steps(option("from", "model")), "trained");
+  for (const char* name : {"pruned", "trained"}) {
+    const fs::path made = folder_ / name / "model";
+    EXPECT_EQ(model::read_settings(made).generation.repetition_penalty, 1.5) << name;
+    EXPECT_EQ(data::load_tokenizer(made)->hash(), tokenizer_->hash()) << name;
+  }
 }
 
 TEST_F(Stages, APrunedVocabularyIsTrainedOn) {
@@ -349,6 +360,8 @@ TEST_F(TeacherOutputs, AreSampledFromWholeDistributionsWhateverTheModelsSettings
   sampling.insert("temperature", 1.0);
   const data::Corpus sampled = outputs(sampling, "sampled");
   EXPECT_NE(targets_of(sampled), targets_of(greedy));
+  sampling.insert_or_assign("shard_examples", 1);
+  EXPECT_EQ(targets_of(outputs(sampling, "shards")), targets_of(sampled)) << "an example's numbers are its own";
 }
 
 TEST_F(TeacherOutputs, OfTranslationModelsBeginWithTheLanguageThatIsAskedFor) {

@@ -87,6 +87,21 @@ TEST_F(DistillTest, TheLossIsTheMixtureOverALiveTeachersDistributions) {
   EXPECT_EQ(loss.count, batch.label_count());
 }
 
+TEST_F(DistillTest, LabelSmoothingIsThatOfTheObjective) {
+  const Batch batch = make_batch(*corpus_, {0, 1, 2}, student_.info());
+  const at::NoGradGuard no_grad;
+  const at::Tensor logs = probabilities_at(student_, batch).log();
+  const double nll = -logs.gather(1, batch.labels.unsqueeze(1)).sum().item<double>();
+  const double smoothed = 0.6 * nll - 0.4 * logs.mean(1).sum().item<double>();
+  LiveTeacher source(teacher_);
+  ObjectiveOptions plain, distilled = distill_options(1);
+  plain.cross_entropy.label_smoothing = distilled.distill.label_smoothing = 0.4;
+  for (const ObjectiveOptions& options : {plain, distilled}) {
+    const auto objective = make_objective(options, {&trainable_, &*corpus_, &source});
+    EXPECT_NEAR(objective->loss(trainable_, batch, {}).sum.item<double>(), smoothed, 1e-4 * nll) << options.name;
+  }
+}
+
 // Labels that the student lacks are left out; the teacher's distribution is normalised over the ids that it has.
 TEST_F(DistillTest, APrunedStudentLearnsItsLabelsAndWhatTheTeacherThinksOfItsIds) {
   const auto small = pruned(student_);

@@ -44,16 +44,17 @@ TEST(AdamW, FollowsItsFormula) {
   const at::Tensor weight = parameters.at("vector.weight");
   at::Tensor expected = weight.detach().clone().to(at::kDouble);
   at::Tensor first = at::zeros_like(expected), second = at::zeros_like(expected);
-  const auto optimizer = make_optimizer(parameters, {.weight_decay = 0.1});
+  const auto optimizer =
+      make_optimizer(parameters, {.weight_decay = 0.1, .adamw = {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-2}});
   for (int step = 1; step <= 5; ++step) {
     set_gradients(parameters, step);
     const at::Tensor g = weight.grad().to(at::kDouble) * 0.5;
     optimizer->step(0.01, 0.5);
     expected *= 1 - 0.01 * 0.1;
-    first = 0.9 * first + 0.1 * g;
-    second = 0.999 * second + 0.001 * g * g;
-    const at::Tensor root = (second / (1 - std::pow(0.999, step))).sqrt() + 1e-8;
-    expected -= 0.01 * (first / (1 - std::pow(0.9, step))) / root;
+    first = 0.8 * first + 0.2 * g;
+    second = 0.95 * second + 0.05 * g * g;
+    const at::Tensor root = (second / (1 - std::pow(0.95, step))).sqrt() + 1e-2;
+    expected -= 0.01 * (first / (1 - std::pow(0.8, step))) / root;
   }
   EXPECT_LT(difference(weight.detach(), expected), 1e-6);
 }
@@ -147,7 +148,12 @@ TEST(AdafactorParity, EqualsTransformers) {
     GTEST_SKIP() << "no Python with Transformers (.venv-peers or DRAFTSMITH_PEERS_PYTHON)";
   }
   expect_equals_transformers(adafactor(false, std::nullopt, 0));
-  expect_equals_transformers(adafactor(true, 0.9, 0.01));
+  OptimizerOptions others = adafactor(true, 0.9, 0.01);
+  others.adafactor.epsilon1 = 1e-2;
+  others.adafactor.epsilon2 = 0.5;
+  others.adafactor.clip_threshold = 0.3;
+  others.adafactor.decay_rate = -0.5;
+  expect_equals_transformers(others);
 }
 
 }  // namespace

@@ -54,13 +54,9 @@ data::RouterRows learnable_rows(int64_t count) {
 class RouterTraining : public testing::Test {
  protected:
   data::RouterData data(const std::string& hash = kHash, int64_t count = 3000) {
-    data::write_router_data(root_ / "r.h5",
-                            {.top_k = 2,
-                             .vocabulary = 30,
-                             .examples = count / 10,
-                             .drafter_hash = hash,
-                             .provenance = {{"drafter", "work/other"}}},
-                            learnable_rows(count));
+    data::RouterDataInfo info{.top_k = 2, .vocabulary = 30, .examples = count / 10, .drafter_hash = hash};
+    info.provenance = {{"drafter", "work/other"}};
+    data::write_router_data(root_ / "r.h5", info, learnable_rows(count));
     return data::RouterData(root_ / "r.h5");
   }
 

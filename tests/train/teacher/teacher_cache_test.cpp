@@ -62,11 +62,9 @@ class TeacherCaches : public testing::Test {
   }
 
   data::TeacherCache cache_of(int64_t k, double temperature = 1) {
-    const data::TeacherCacheInfo info{.k = k,
-                                      .vocabulary = kTestVocabulary,
-                                      .temperature = temperature,
-                                      .tokenizer_hash = "none",
-                                      .corpus_hash = data::corpus_hash(*corpus_)};
+    data::TeacherCacheInfo info{.k = k, .vocabulary = kTestVocabulary, .temperature = temperature};
+    info.tokenizer_hash = "none";
+    info.corpus_hash = data::corpus_hash(*corpus_);
     const StoredRows rows = TeacherLogits(teacher_, *corpus_, info, 64).rows(0, corpus_->size(), [](int64_t) {});
     data::write_teacher_cache(folder_ / "cache.h5", info, rows.by_example(*corpus_, 0, corpus_->size()));
     return data::TeacherCache(folder_ / "cache.h5");
@@ -122,8 +120,7 @@ TEST_F(TeacherCaches, ATruncatedCacheNeverSaysMoreThanTheLiveTeacher) {
       const data::TeacherCache cache = cache_of(k);
       CachedTeacher cached(cache);
       EXPECT_EQ(cached.temperature(), 1.0);
-      const double truncated = loss(cached, examples, divergence);
-      const double rounding = 2e-3 * loss(live, examples, divergence);
+      const double truncated = loss(cached, examples, divergence), rounding = 2e-3 * loss(live, examples, divergence);
       EXPECT_LE(truncated, loss(live, examples, divergence) + rounding) << k;
       EXPECT_GE(truncated, before - rounding) << k;
       before = truncated;
