@@ -48,7 +48,7 @@ DRAFTSMITH_TARGET void multiply(const FloatTask<Stored>& task) {
     const Stored* weights = task.weights;
     for (int64_t i = 0; i < task.inputs; ++i, weights += kPanel, ahead += kAsked) {
 #pragma GCC unroll 8
-      for (int64_t asked = 0; asked < kAsked; asked += kLineWeights) __builtin_prefetch(ahead + asked);
+      for (int64_t asked = 0; asked < kAsked; asked += kLineWeights) ask_for_line<(Rows > 1)>(ahead + asked);
       Floats weight[kVectors];
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; v += 2) load_pair(weights, first + v, weight + v);

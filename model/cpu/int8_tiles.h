@@ -10,8 +10,9 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
   constexpr int64_t kTiles = kPanel / kLanes / kVectors;
   constexpr int64_t kAsked = kPanel * kInt8Step / Share / kTiles;  // weights asked for with a step
   // Several rows ask for none of the weights that they read once: the processor reads ahead faster on its own.
-  constexpr bool kAsks = Rows == 1 || Share > 1 || kTiles > 1;
-  const uint8_t* ahead = Share == 1 && kTiles == 1 ? task.weights + kAhead : task.ahead;
+  constexpr bool kStreams = Share == 1 && kTiles == 1;
+  constexpr bool kAsks = Rows == 1 || !kStreams;
+  const uint8_t* ahead = kStreams ? task.weights + kAhead : task.ahead;
   for (int64_t first = 0; first < kPanel; first += kVectors * kLanes) {
     Ints sums[Rows][kVectors];
 #pragma GCC unroll 8
@@ -22,7 +23,7 @@ DRAFTSMITH_TARGET void multiply(const Int8Task& task) {
     const uint8_t* weights = task.weights + first * kInt8Step;
     for (int64_t step = 0; step < task.steps; ++step, weights += kPanel * kInt8Step, ahead += kAsked) {
 #pragma GCC unroll 8
-      for (int64_t asked = 0; asked < (kAsks ? kAsked : 0); asked += kLine) __builtin_prefetch(ahead + asked);
+      for (int64_t asked = 0; asked < (kAsks ? kAsked : 0); asked += kLine) ask_for_line<!kStreams>(ahead + asked);
 #pragma GCC unroll 2
       for (int part = 0; part < kWordParts; ++part) {
         decltype(part_of(Ints{}, 0)) weight[kVectors];

@@ -15,6 +15,15 @@ namespace {
 
 constexpr int64_t kLine = 64;  // bytes of a cache's line
 
+// Asks for a line of weights. Where computing would wait for it, the second cache asks for a later one, too: the first
+// cannot hold as many as memory has underway.
+template <bool kLater>
+inline void ask_for_line(const void* weights) {
+  constexpr int64_t kBytesLater = int64_t{12} << 10;
+  __builtin_prefetch(weights);
+  if constexpr (kLater) __builtin_prefetch(static_cast<const char*>(weights) + kBytesLater, 0, 2);
+}
+
 // Vectors of a row's sums that are in registers at once: all of a panel's where the registers of one row or of AVX-512
 // suffice.
 constexpr int float_vectors(int64_t lanes, int rows, bool widened) {

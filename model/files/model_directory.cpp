@@ -26,18 +26,15 @@ using nlohmann::json;
 json load_config_json(const fs::path& directory) {
   std::error_code status;
   if (!fs::is_directory(directory, status)) {
-    throw UserError({.where = directory.string(),
-                     .what = "no such model directory",
-                     .expected = "a directory with config.json and model.safetensors",
-                     .found = fs::exists(directory, status) ? "a file" : "nothing",
-                     .hint = "`hf download OWNER/NAME --local-dir DIR` makes one of a model of the Hub"});
+    throw UserError({directory.string(), "no such model directory",
+                     "a directory with config.json and model.safetensors",
+                     fs::exists(directory, status) ? "a file" : "nothing",
+                     "`hf download OWNER/NAME --local-dir DIR` makes one of a model of the Hub"});
   }
   json value = load_json(directory / "config.json", 16'000'000);
   if (!value.is_object()) {
-    throw UserError({.where = (directory / "config.json").string(),
-                     .what = "is not a model's configuration",
-                     .expected = "a JSON object",
-                     .found = brief(value)});
+    throw UserError(
+        {(directory / "config.json").string(), "is not a model's configuration", "a JSON object", brief(value), ""});
   }
   return value;
 }
@@ -87,10 +84,8 @@ std::optional<CompanionRecord> read_companion(const CompanionRole& role, const j
   JsonReader reader(object->at(role.role), at, problems);
   CompanionRecord record{reader.get_string("path"), reader.get_string("sha256")};
   if (problems.empty() && (!is_hash(record.hash) || record.path.empty())) {
-    problems.add({.where = at,
-                  .what = "does not name a model",
-                  .expected = "a path and a SHA-256 of 64 hexadecimal digits",
-                  .found = fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80))});
+    problems.add({at, "does not name a model", "a path and a SHA-256 of 64 hexadecimal digits",
+                  fmt::format("\"{}\" and \"{}\"", record.path, record.hash.substr(0, 80)), ""});
   }
   return record;
 }
@@ -222,27 +217,20 @@ void ModelDirectory::check_parameter(const Stored& stored, Problems& problems) c
   const std::string& name = stored.tensor.name;
   const std::vector<int64_t> shape = stored_shape(stored.parameter.shape, stored.tensor);
   if (!weights_.contains(name)) {
-    problems.add({.where = fmt::format("{}: tensor '{}'", path_.string(), name),
-                  .what = "is missing from the weights",
-                  .expected = "shape " + shape_text(shape),
-                  .found = "nothing",
-                  .hint = name != stored_name("head.weight")
-                              ? ""
-                              : "if the embedding is the head, set \"tie_word_embeddings\": true in config.json"});
+    problems.add({fmt::format("{}: tensor '{}'", path_.string(), name), "is missing from the weights",
+                  "shape " + shape_text(shape), "nothing",
+                  name != stored_name("head.weight")
+                      ? ""
+                      : "if the embedding is the head, set \"tie_word_embeddings\": true in config.json"});
     return;
   }
   const TensorEntry& entry = weights_.entry(name);
   if (entry.shape != shape) {
-    problems.add({.where = weights_.where(name),
-                  .what = "has another shape than config.json asks for",
-                  .expected = shape_text(shape),
-                  .found = shape_text(entry.shape)});
+    problems.add({weights_.where(name), "has another shape than config.json asks for", shape_text(shape),
+                  shape_text(entry.shape), ""});
   } else if (!float_type(entry.dtype)) {
-    problems.add({.where = weights_.where(name),
-                  .what = "is not stored as floating point numbers",
-                  .expected = "F32, F16, BF16 or F64",
-                  .found = entry.dtype,
-                  .hint = "quantised checkpoints are not supported; use the original one"});
+    problems.add({weights_.where(name), "is not stored as floating point numbers", "F32, F16, BF16 or F64", entry.dtype,
+                  "quantised checkpoints are not supported; use the original one"});
   }
 }
 
@@ -284,12 +272,11 @@ void ModelDirectory::check_sinusoids(const std::string& name, Problems& problems
     difference = (stored - wanted).abs().max().item<double>();
   }
   if (comparable && difference <= kNear) return log_info("{}: ignored, the model computes it", weights_.where(name));
-  problems.add({.where = weights_.where(name),
-                .what = "holds other positions than the sinusoids of a " + family().name + " model",
-                .expected = fmt::format("at least {} rows of {} numbers, the sinusoids", first + 1, width),
-                .found = comparable ? fmt::format("a difference of {:.2g}", difference)
-                                    : entry.dtype + " " + shape_text(entry.shape),
-                .hint = "learned positions are not supported in this family"});
+  problems.add(
+      {weights_.where(name), "holds other positions than the sinusoids of a " + family().name + " model",
+       fmt::format("at least {} rows of {} numbers, the sinusoids", first + 1, width),
+       comparable ? fmt::format("a difference of {:.2g}", difference) : entry.dtype + " " + shape_text(entry.shape),
+       "learned positions are not supported in this family"});
 }
 
 void ModelDirectory::check_others(Problems& problems) const {
@@ -309,21 +296,16 @@ void ModelDirectory::check_others(Problems& problems) const {
     }
     const bool copy = std::find(copies.begin(), copies.end(), name) != copies.end() && weights_.contains(embedding);
     if (copy && !same_tensor(name, embedding)) {
-      problems.add({.where = weights_.where(name),
-                    .what = "should be a copy of '" + embedding + "' and is not",
-                    .expected = "equal tensors",
-                    .found = "other shape, type or values",
-                    .hint = "separate encoder and decoder embeddings are not supported"});
+      problems.add({weights_.where(name), "should be a copy of '" + embedding + "' and is not", "equal tensors",
+                    "other shape, type or values", "separate encoder and decoder embeddings are not supported"});
     } else if (is_sinusoids(name)) {
       check_sinusoids(name, problems);
     } else if (is_unused(name)) {
       log_info("{}: ignored, this model never reads it", weights_.where(name));
     } else if (!copy) {
-      problems.add({.where = weights_.where(name),
-                    .what = "is not a tensor of a " + family().name + " model of this configuration",
-                    .expected = "nothing of this name",
-                    .found = weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
-                    .hint = "do config.json and the weights belong together?"});
+      problems.add({weights_.where(name), "is not a tensor of a " + family().name + " model of this configuration",
+                    "nothing of this name", weights_.entry(name).dtype + " " + shape_text(weights_.entry(name).shape),
+                    "do config.json and the weights belong together?"});
     }
   }
 }
@@ -434,11 +416,9 @@ std::unique_ptr<TransformerModel> load_model(const ModelDirectory& opened, const
 
 void require_vocabulary_fits(const TransformerConfig& config, int64_t tokenizer_vocabulary, const std::string& where) {
   if (tokenizer_vocabulary > config.vocabulary) {
-    throw UserError({.where = where,
-                     .what = "the tokenizer has more ids than the model has embeddings",
-                     .expected = fmt::format("at most {} (vocab_size of the model)", config.vocabulary),
-                     .found = fmt::format("{}", tokenizer_vocabulary),
-                     .hint = "tokenizer and model do not belong together"});
+    throw UserError({where, "the tokenizer has more ids than the model has embeddings",
+                     fmt::format("at most {} (vocab_size of the model)", config.vocabulary),
+                     fmt::format("{}", tokenizer_vocabulary), "tokenizer and model do not belong together"});
   }
 }
 

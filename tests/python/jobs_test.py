@@ -146,18 +146,19 @@ class Score(unittest.TestCase):
 
 class CtrlC(unittest.TestCase):
     def test_ends_generate_and_the_model_goes_on(self):
-        source = texts()
+        source, loaded = texts(), model()
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with self.assertRaises(KeyboardInterrupt):
-            model().generate(source * 100000)
+            loaded.generate(source * 100000)
         timer.join()
         self.assertEqual(len(model().generate(source)), len(source))
 
     def test_ends_the_wait_for_a_piece(self):
+        loaded = model()
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
-        with self.assertRaises(KeyboardInterrupt), model().stream(texts() * 100000) as stream:
+        with self.assertRaises(KeyboardInterrupt), loaded.stream(texts() * 100000) as stream:
             for _ in stream:
                 pass
         timer.join()

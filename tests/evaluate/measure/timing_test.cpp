@@ -111,7 +111,7 @@ TEST(EvaluationMeasure, ASettingGoesOnForAWhileAfterAFewTokens) {
 }
 
 // A stop of a virtual machine lasts seconds, and belongs to no setting. Both sides of a pair are timed again.
-TEST(EvaluationMeasure, TimesAPairAgainIfTheMachineStoodStill) {
+TEST(EvaluationMeasureSerial, TimesAPairAgainIfTheMachineStoodStill) {
   FakeSuite suite;
   suite.options.max_new_tokens = 50;
   FakeEngine engine;

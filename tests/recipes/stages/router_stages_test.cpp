@@ -93,6 +93,17 @@ TEST_F(RouterStages, CollectAndTrain) {
   EXPECT_EQ(read_file(folder_ / "trained/router/model.safetensors"), weights);
 }
 
+TEST_F(RouterStages, SourcesAreNumberedBeyondThoseThatAreDecodedTogether) {
+  data::CorpusWriter writer(folder_ / "many.h5", {.tokenizer_hash = "abc", .vocabulary = 40});
+  for (int i = 0; i < 258; ++i) writer.add(std::vector<int32_t>{3, 1}, std::vector<int32_t>{4, 1});
+  writer.finish();
+  toml::table table = collection();
+  table.insert_or_assign("corpus", text("many.h5"));
+  table.insert_or_assign("max_new_tokens", 2);
+  run("router-data", table, "many");
+  EXPECT_EQ(data::RouterData(folder_ / "many/router_data.h5").rows().examples.back(), 257);
+}
+
 TEST_F(RouterStages, SampledPathsAreCollectedWithTheSameMeaning) {
   toml::table table = collection();
   table.insert("temperature", 1.0);
