@@ -19,11 +19,10 @@ constexpr double kPercent = 100.0;
 constexpr double kRounding = 1e-9;  // 0.3 / 0.1 is 2.9999999999999996
 
 [[noreturn]] void reject(const std::string& text, const std::string& where) {
-  throw UserError(Problem{.where = where,
-                          .what = "not a length of training",
-                          .expected = "a number above 0 and its unit: \"2000 steps\", \"3 epochs\", \"1e6 labels\" or "
-                                      "\"5 %\" of the run",
-                          .found = "\"" + text + "\""});
+  throw UserError(Problem{where, "not a length of training",
+                          "a number above 0 and its unit: \"2000 steps\", \"3 epochs\", \"1e6 labels\" or "
+                          "\"5 %\" of the run",
+                          "\"" + text + "\"", ""});
 }
 
 // Returns the number and the unit of a text; 0 unless its number is above 0.
@@ -95,10 +94,8 @@ Fields<ScheduleOptions> ScheduleOptions::fields() {
       .check([](const ScheduleOptions& options, const std::string& where, Problems& problems) {
         check_period(options.warmup, where + ".warmup", true, problems);
         if (options.name == "inverse_sqrt" && options.warmup.empty()) {
-          problems.add({.where = where + ".warmup",
-                        .what = "inverse_sqrt needs a warm-up: its rate is 1/sqrt(t/warm-up)",
-                        .expected = "a period, such as \"1000 steps\"",
-                        .found = "none"});
+          problems.add({where + ".warmup", "inverse_sqrt needs a warm-up: its rate is 1/sqrt(t/warm-up)",
+                        "a period, such as \"1000 steps\"", "none", ""});
         }
       });
 }
@@ -110,10 +107,8 @@ Schedule::Schedule(const ScheduleOptions& options, const Period& run, const Peri
   warmup_ = parse_period(options.warmup, "schedule.warmup");
   warmup_share_ = in_steps(*warmup_, run_, scale) / in_steps(run_, run_, scale);
   if (warmup_share_ > 1) {
-    throw UserError(Problem{.where = "schedule.warmup",
-                            .what = "the warm-up is longer than the run",
-                            .expected = "at most the run's length",
-                            .found = fmt::format("\"{}\", {:.3g} times the run", options.warmup, warmup_share_)});
+    throw UserError(Problem{"schedule.warmup", "the warm-up is longer than the run", "at most the run's length",
+                            fmt::format("\"{}\", {:.3g} times the run", options.warmup, warmup_share_), ""});
   }
 }
 

@@ -342,18 +342,40 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::filesystem::path& file)
   return std::make_unique<SentencePieceTokenizer>(file);
 }
 
-nlohmann::ordered_json sentencepiece_json(const std::filesystem::path& file) {
-  using nlohmann::ordered_json;
+namespace {
+
+using nlohmann::ordered_json;
+
+// Returns the last field `number` of a message, as which protobuf reads a field that stands twice.
+std::string last_field(std::string_view message, uint64_t number, std::string_view usual) {
+  const auto found = fields_of(message, number);
+  return std::string(found.empty() ? usual : found.back());
+}
+
+// Returns the steps of tokenizer.json that do to texts what a model's characters say and, if so, joins blanks.
+ordered_json normalizer_steps(const std::string& characters, bool joins) {
+  ordered_json steps = ordered_json::array();
+  if (!characters.empty()) {
+    std::string text((characters.size() + 2) / 3 * 4 + 1, '\0');
+    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                    reinterpret_cast<const unsigned char*>(characters.data()), static_cast<int>(characters.size()));
+    text.pop_back();
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", text}});
+  }
+  if (!joins) return steps;
+  steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
+  return steps;
+}
+
+}  // namespace
+
+ordered_json sentencepiece_json(const std::filesystem::path& file) {
   sentencepiece::SentencePieceProcessor processor;
-  const std::string model = load_processor(file, processor);
-  const auto last = [](std::string_view message, uint64_t number, std::string_view usual) {
-    const auto found = fields_of(message, number);
-    return std::string(found.empty() ? usual : found.back());
-  };
+  const std::string model = load_processor(file, processor), yes = "\1";
   constexpr uint64_t kTrainer = 2, kNormalizer = 3, kType = 3, kCharacters = 2, kBlankBefore = 3, kJoinsBlanks = 4;
-  const std::string yes = "\1", trainer = last(model, kTrainer, ""), normalizer = last(model, kNormalizer, "");
-  if (last(trainer, kType, yes) != yes) return nullptr;  // 1: unigram
-  ordered_json vocabulary = ordered_json::array(), added = vocabulary, steps = vocabulary;
+  if (last_field(last_field(model, kTrainer, ""), kType, yes) != yes) return nullptr;  // 1: unigram
+  ordered_json vocabulary = ordered_json::array(), added = vocabulary;
   bool bytes = false;
   for (int id = 0; id < processor.GetPieceSize(); ++id) {
     const std::string& piece = processor.IdToPiece(id);
@@ -363,18 +385,10 @@ nlohmann::ordered_json sentencepiece_json(const std::filesystem::path& file) {
     added.push_back({{"id", id}, {"content", piece}, {"normalized", false}, {"special", true}});
     for (const char* flag : {"single_word", "lstrip", "rstrip"}) added.back()[flag] = false;
   }
-  if (const std::string map = last(normalizer, kCharacters, ""); !map.empty()) {
-    std::string text((map.size() + 2) / 3 * 4 + 1, '\0');
-    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), reinterpret_cast<const unsigned char*>(map.data()),
-                    static_cast<int>(map.size()));
-    text.pop_back();
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", text}});
-  }
-  if (last(normalizer, kJoinsBlanks, yes) == yes) {
-    steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
-    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
-  }
-  const std::string before = last(normalizer, kBlankBefore, yes) == yes ? "always" : "never";
+  const std::string normalizer = last_field(model, kNormalizer, "");
+  const auto steps =
+      normalizer_steps(last_field(normalizer, kCharacters, ""), last_field(normalizer, kJoinsBlanks, yes) == yes);
+  const std::string before = last_field(normalizer, kBlankBefore, yes) == yes ? "always" : "never";
   const ordered_json blank = {{"type", "Replace"}, {"pattern", {{"String", kSpaceSymbol}}}, {"content", " "}},
                      first = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
   return {

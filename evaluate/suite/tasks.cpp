@@ -98,11 +98,10 @@ TaskData from_conversations(const TaskOptions& task) {
     const nlohmann::ordered_json& messages = conversation["messages"];
     const auto answer = data::take_answer(conversation);
     if (task.metric.scored() && !answer) {
-      throw UserError({.where = place_of(task, task.jsonl, data.sources.size()),
-                       .what = "a conversation without a reference",
-                       .expected = "one that ends in a message of the assistant",
-                       .found = "it ends in a message of " + messages.back()["role"].get<std::string>(),
-                       .hint = "conversations that are not scored need metric = { name = \"none\" }"});
+      throw UserError({place_of(task, task.jsonl, data.sources.size()), "a conversation without a reference",
+                       "one that ends in a message of the assistant",
+                       "it ends in a message of " + messages.back()["role"].get<std::string>(),
+                       "conversations that are not scored need metric = { name = \"none\" }"});
     }
     if (task.metric.scored()) data.references.push_back({answer_text(*answer)});
     data.sources.push_back(conversation.size() > 1 ? conversation.dump() : messages.dump());
@@ -141,11 +140,8 @@ std::string user_message(const std::string& text) {
 TaskData load_task(const TaskOptions& task) {
   TaskData data = task.jsonl.empty() ? from_text(task) : from_jsonl(task);
   if (data.sources.empty()) {
-    throw UserError({.where = task.jsonl.empty() ? task.source.string() : task.jsonl.string(),
-                     .what = "the task has no line",
-                     .expected = "at least one line",
-                     .found = task.skip > 0 ? "no line after `skip`" : "an empty file",
-                     .hint = ""});
+    throw UserError({task.jsonl.empty() ? task.source.string() : task.jsonl.string(), "the task has no line",
+                     "at least one line", task.skip > 0 ? "no line after `skip`" : "an empty file", ""});
   }
   if (task.metric.runs_command()) data.plain_sources = data.sources;
   for (auto& source : data.sources) {
