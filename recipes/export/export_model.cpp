@@ -176,10 +176,11 @@ fs::path add_bpe(const fs::path& file, nlohmann::ordered_json& request) {
 }
 
 // Returns what the script cannot read of a directory's tokenizer by itself; null: there is none.
-nlohmann::ordered_json describe_tokenizer(const fs::path& directory, const model::TransformerConfig& config) {
+nlohmann::ordered_json describe_tokenizer(const model::ModelDirectory& opened) {
+  const fs::path& directory = opened.path();
   if (!data::has_tokenizer(directory)) return nullptr;
   const auto tokenizer = data::load_tokenizer(directory);
-  model::require_vocabulary_fits(config, tokenizer->vocabulary(), directory.string());
+  model::require_vocabulary_fits(opened.config(), tokenizer->vocabulary(), directory.string());
   const data::TextFrame frame = tokenizer->frame();
   const auto chat = data::find_chat_template(directory);
   nlohmann::ordered_json request = {{"file", tokenizer->file().string()},
@@ -188,7 +189,7 @@ nlohmann::ordered_json describe_tokenizer(const fs::path& directory, const model
                                       {"eos", tokenizer->eos()},
                                       {"unknown", tokenizer->unk()},
                                       {"padding", tokenizer->pad()}}},
-                                    {"ends", model::read_settings(directory).generation.eos_ids},
+                                    {"ends", opened.generation().eos_ids},
                                     {"add_bos_token", !frame.before.empty()},
                                     {"add_eos_token", !frame.after.empty()},
                                     {"chat_template", chat ? chat->text : ""}};
@@ -224,7 +225,7 @@ std::unique_ptr<PythonScript> begin_file(const model::ModelDirectory& opened, co
                {"name", options.out.stem().string()},
                {"description", fmt::format("Exported by Draftsmith {} ({})", version(), git_commit())},
                {"tokenizer", config.encoder_decoder ? nlohmann::ordered_json()  // such families are refused
-                                                    : describe_tokenizer(options.model, config)}});
+                                                    : describe_tokenizer(opened)}});
   return script;
 }
 
